@@ -1,0 +1,36 @@
+# Two commands do all set-up on a fresh machine: `make demo` and `make test`. Nothing is written outside this folder.
+.PHONY: setup demo test checks lock floors bench
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_CACHE_DIR := 1
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --requirement requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: setup
+	$(BIN)/python demo/run.py
+
+checks: setup
+	$(BIN)/ruff format --check src tests bench demo
+	$(BIN)/ruff check src tests bench demo
+	$(BIN)/basedpyright --level error
+	$(BIN)/lint-imports --no-cache
+
+floors: setup
+	$(BIN)/lint-imports --no-cache
+
+test: checks
+	$(BIN)/pytest
+
+lock:
+	$(PYTHON) -m venv .cache/lock
+	.cache/lock/bin/pip install --quiet --requirement requirements.in
+	.cache/lock/bin/pip freeze --exclude pip --exclude setuptools > requirements.lock

@@ -1,0 +1,150 @@
+"""The diary of a run, `events.jsonl`: one JSON object a line, appended by the trainer, read by offset.
+
+The trainer keeps it and knows nothing of servers; whoever reads it knows nothing of tensors.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+
+class Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    at: float = 0.0
+    """Seconds since 1970; the writer fills it in."""
+    attempt: int = 1
+
+
+class Started(Event):
+    """The trainer's process is up and has read its order."""
+
+    kind: Literal["started"] = "started"
+    pid: int
+    device: str
+    """`NVIDIA H200 x 1`, `CPU, 2 threads`."""
+    dtype: str
+    resumed_from_step: int = 0
+
+
+class Prepared(Event):
+    """What the data came to, and so how long the run is. Every row read is in exactly one count."""
+
+    kind: Literal["prepared"] = "prepared"
+    conversations_read: int
+    conversations_used: int
+    conversations_cut: int = 0
+    conversations_dropped: dict[str, int] = {}
+    """By reason: `too long`, `no trained token`, `bad row`."""
+    tokens: int
+    """Real tokens in one epoch, padding not counted."""
+    trained_tokens: int
+    rows: int
+    """Packed rows in one epoch."""
+    pad_share: float
+    steps: int
+    steps_per_epoch: int
+
+
+class Step(Event):
+    """One optimizer step. `values` are metrics as `group/name` in base units."""
+
+    kind: Literal["step"] = "step"
+    step: int
+    values: dict[str, float]
+    tokens: int
+    """Real tokens of this step, padding not counted."""
+    trained_tokens: int
+    seconds: float
+
+
+class Checkpointed(Event):
+    kind: Literal["checkpointed"] = "checkpointed"
+    step: int
+    path: str
+    """On the volume: `/runs/<run id>/outputs/...`."""
+    size_bytes: int
+    seconds: float
+
+
+class CheckpointRemoved(Event):
+    """Retention took it away."""
+
+    kind: Literal["checkpoint_removed"] = "checkpoint_removed"
+    step: int
+
+
+class Exported(Event):
+    """A Hugging Face folder that stock transformers loads."""
+
+    kind: Literal["exported"] = "exported"
+    step: int
+    path: str
+    size_bytes: int
+
+
+class Finished(Event):
+    """The last line of an attempt that ended by itself."""
+
+    kind: Literal["finished"] = "finished"
+    outcome: Literal["completed", "stopped", "failed"]
+    step: int
+    message: str = ""
+    hint: str = ""
+    code: str = ""
+
+
+AnyEvent = Annotated[
+    Started | Prepared | Step | Checkpointed | CheckpointRemoved | Exported | Finished, Field(discriminator="kind")
+]
+_ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
+
+
+class EventWriter:
+    """Appends to a diary. Each event is one `write` of one whole line, so a reader never sees half of one."""
+
+    def __init__(self, path: Path, *, attempt: int = 1, clock: Callable[[], float] = time.time) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._attempt = attempt
+        self._clock = clock
+        _end_torn_line(path, self._file)
+
+    def append(self, event: Event) -> None:
+        stamped = event.model_copy(update={"at": self._clock(), "attempt": self._attempt})
+        os.write(self._file, stamped.model_dump_json().encode() + b"\n")
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def read_events(path: Path, offset: int = 0) -> tuple[list[AnyEvent], int]:
+    """The whole lines after byte `offset`, and the offset after them.
+
+    A line of an unknown kind, or one torn by a crash, is skipped; an unfinished last line waits for its end.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read()
+    except FileNotFoundError:
+        return [], offset
+    end = data.rfind(b"\n") + 1
+    events = []
+    for line in data[:end].split(b"\n")[:-1]:
+        try:
+            events.append(_ADAPTER.validate_json(line))
+        except ValidationError:
+            continue
+    return events, offset + end
+
+
+def _end_torn_line(path: Path, file: int) -> None:
+    # A machine that lost power may leave half a line; what follows must not be glued to it.
+    with path.open("rb") as whole:
+        if whole.seek(0, os.SEEK_END) and whole.seek(-1, os.SEEK_END) is not None and whole.read(1) != b"\n":
+            os.write(file, b"\n")

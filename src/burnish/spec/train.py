@@ -1,0 +1,148 @@
+"""What the user asked for, in one canonical shape: a wish, with nothing derived in it.
+
+Every dialect becomes a `TrainSpec`. Knows nothing of TOML, of machines or of how many rows the data holds.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+RendererName = Literal["auto", "chatml", "smollm", "qwen3", "prime-qwen3"]
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LossMask(Frozen):
+    """Whose words are trained. Role headers never are; the end-of-turn token follows its turn's text."""
+
+    system: bool = False
+    user: bool = False
+    assistant: bool = True
+    tool: bool = False
+
+
+class SourceData(Frozen):
+    """Conversations in files."""
+
+    kind: Literal["source"] = "source"
+    path: str
+    """As the user wrote it: a path on the volume, or a local one where there is no volume."""
+    splits: tuple[str, ...] = ("train",)
+    loss_mask: LossMask = LossMask()
+    shuffle: bool = True
+    """A different order each epoch, from `seed`; else the order of the file."""
+    seed: int = 0
+    pack: bool = True
+    """Share a row between short conversations; they still cannot see each other."""
+    overflow: Literal["drop", "truncate", "error"] = "drop"
+    """What becomes of a conversation longer than a row. Always counted."""
+    on_bad_row: Literal["error", "skip"] = "error"
+
+
+class FakeData(Frozen):
+    """Made-up tokens, every one trained: a smoke test that needs no volume."""
+
+    kind: Literal["fake"] = "fake"
+    length: Literal["fixed", "variable"] = "fixed"
+    tokens: Literal["increasing", "random"] = "increasing"
+    seed: int = 0
+
+
+Data = Annotated[SourceData | FakeData, Field(discriminator="kind")]
+
+
+class Renderer(Frozen):
+    """How a conversation becomes tokens. `auto` follows the model's own chat template."""
+
+    name: RendererName = "auto"
+    enable_thinking: bool = True
+    """Only `qwen3` has it: the template's own switch, which decides about the empty think block."""
+
+
+class AdamW(Frozen):
+    kind: Literal["adamw"] = "adamw"
+    learning_rate: NotNegative = 1e-6
+    weight_decay: NotNegative = 0.01
+    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    epsilon: Positive = 1e-8
+
+
+class Constant(Frozen):
+    kind: Literal["constant"] = "constant"
+
+
+class Linear(Frozen):
+    """Up over `warmup_steps`, flat, then down over the last `decay_steps`."""
+
+    kind: Literal["linear"] = "linear"
+    warmup_steps: Annotated[int, Field(ge=0)] = 10
+    decay_steps: Annotated[int, Field(ge=0)] = 10
+    minimum: NotNegative = 0.0
+    """The learning rate at both ends, not a factor."""
+
+
+class Cosine(Frozen):
+    """Up over `warmup_steps`, then half a cosine down to `minimum` at the last step."""
+
+    kind: Literal["cosine"] = "cosine"
+    warmup_steps: Annotated[int, Field(ge=0)] = 10
+    minimum: NotNegative = 0.0
+
+
+Schedule = Annotated[Constant | Linear | Cosine, Field(discriminator="kind")]
+
+
+class Checkpoints(Frozen):
+    """One at the end, and one every `every_steps` if that is set."""
+
+    every_steps: Count | None = None
+    keep_last: Count | None = None
+    """Delete all but the newest this many; None keeps all."""
+
+
+class Resume(Frozen):
+    """Start from a checkpoint: the newest whole one under this run, or the named one."""
+
+    step: Count | None = None
+    directory: str | None = None
+
+
+class Devices(Frozen):
+    machines: Count = 1
+    per_machine: Count = 1
+
+
+class TrainSpec(Frozen):
+    model: str
+    """A catalogue name: `burnish/tiny`, a hub id that was added, `ft:<base>:<job>`."""
+    data: Data
+    row_tokens: Count = 2048
+    """Token slots in a packed row: the longest context that is trained."""
+    rows_per_step: Count = 8
+    """Packed rows in one optimizer step, over all devices."""
+    rows_per_device: Count = 1
+    """Packed rows in one forward pass of one device."""
+    steps: Count | None = None
+    epochs: Positive | None = None
+    """At least one of `steps` and `epochs` is set; whichever ends first ends the run."""
+    renderer: Renderer = Renderer()
+    optimizer: AdamW = AdamW()
+    schedule: Schedule = Constant()
+    clip_norm: Positive | None = 1.0
+    checkpoints: Checkpoints | None = None
+    resume: Resume | None = None
+    devices: Devices = Devices()
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Compute dtype; `auto` is bfloat16 on GPUs and float32 on CPUs. Master weights are float32 either way."""
+    seed: int = 0
+    name: str | None = None
+    """What the user calls this run; no two runs need differ in it."""
+    environment: dict[str, str] = {}
+    """Variables for the trainer's process."""

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -45,18 +46,22 @@ def read_model_facts(folder: Path) -> ModelFacts:
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder} holds no readable config.json ({error}).") from error
     try:
-        heads = config["num_attention_heads"]
-        return ModelFacts(
-            architecture=(config.get("architectures") or ["unknown"])[0],
-            layers=config["num_hidden_layers"],
-            hidden=config["hidden_size"],
-            intermediate=config["intermediate_size"],
-            heads=heads,
-            key_value_heads=config.get("num_key_value_heads") or heads,
-            head_size=config.get("head_dim") or config["hidden_size"] // heads,
-            vocabulary=config["vocab_size"],
-            tied_embeddings=bool(config.get("tie_word_embeddings", False)),
-            longest_context=config.get("max_position_embeddings"),
-        )
-    except KeyError as error:
-        raise ModelError(f"{folder}/config.json has no {error}: it does not describe a text decoder.") from error
+        return _facts(config)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{folder}/config.json does not describe a text decoder ({error!r}).") from error
+
+
+def _facts(config: dict[str, Any]) -> ModelFacts:
+    heads = config["num_attention_heads"]
+    return ModelFacts(
+        architecture=(config.get("architectures") or ["unknown"])[0],
+        layers=config["num_hidden_layers"],
+        hidden=config["hidden_size"],
+        intermediate=config["intermediate_size"],
+        heads=heads,
+        key_value_heads=config.get("num_key_value_heads") or heads,
+        head_size=config.get("head_dim") or config["hidden_size"] // heads,
+        vocabulary=config["vocab_size"],
+        tied_embeddings=bool(config.get("tie_word_embeddings", False)),
+        longest_context=config.get("max_position_embeddings"),
+    )

@@ -55,6 +55,11 @@ class Home:
         return self.root / "stores"
 
     @property
+    def secrets(self) -> Path:
+        """What configs give to trainers in `env_vars`, one file a run, mode 0600; in no database and on no volume."""
+        return self.root / "secrets"
+
+    @property
     def attempts(self) -> Path:
         """What the executor needs to know of its programs; outside the user's view."""
         return self.root / "attempts"

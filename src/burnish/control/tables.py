@@ -117,14 +117,17 @@ class AttemptRow(Table):
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     slots: Mapped[list[int]]
-    first_step: Mapped[int]
-    """The run's newest step when this attempt began."""
+    best_before: Mapped[int] = mapped_column(default=0)
+    """The furthest step that any earlier attempt reached."""
+    last_step: Mapped[int] = mapped_column(default=0)
+    """The furthest step that this one reached."""
     created_at: Mapped[datetime]
     launched_at: Mapped[datetime | None]
     """When the executor took it; None while that is not known."""
     started_at: Mapped[datetime | None]
     """When the trainer's process said that it is up."""
     device: Mapped[str] = mapped_column(default="")
+    stop_sent_at: Mapped[datetime | None]
     outcome: Mapped[str | None] = mapped_column(String(16))
     """The diary's last line: completed, stopped or failed."""
     message: Mapped[str] = mapped_column(default="")

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 
 class Event(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    # A loss that is no longer a number is news too; as a string it is JSON, and reads back as a float.
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")
 
     at: float = 0.0
     """Seconds since 1970; the writer fills it in."""
@@ -122,15 +123,17 @@ class EventWriter:
         os.close(self._file)
 
 
-def read_events(path: Path, offset: int = 0) -> tuple[list[AnyEvent], int]:
-    """The whole lines after byte `offset`, and the offset after them.
+def read_events(path: Path, offset: int = 0, *, limit_bytes: int = -1) -> tuple[list[AnyEvent], int]:
+    """The whole lines after byte `offset`, and the offset after them; about `limit_bytes` of them if that is set.
 
     A line of an unknown kind, or one torn by a crash, is skipped; an unfinished last line waits for its end.
     """
     try:
         with path.open("rb") as file:
             file.seek(offset)
-            data = file.read()
+            data = file.read(limit_bytes)
+            if not data.endswith(b"\n"):
+                data += file.readline()
     except FileNotFoundError:
         return [], offset
     end = data.rfind(b"\n") + 1

@@ -225,6 +225,8 @@ class ModelView(Wire):
     directory: str
     """On the server's machine."""
     added_at: datetime
+    notes: list[str] = []
+    """What a run that starts from it should know."""
 
 
 class ModelList(Wire):

@@ -1,0 +1,97 @@
+"""`burnish chat`: talk to a model on this machine. Knows which model and who says what; generation is the trainer's."""
+
+from typing import TYPE_CHECKING
+
+from burnish.cli.session import new_app
+from burnish.wire import Wire
+
+if TYPE_CHECKING:
+    pass
+
+app = new_app("Talk to a model.")
+
+_ASK, _LEAVE = "> ", ("/exit", "/quit")
+
+
+class ReplyView(Wire):
+    """What `burnish chat --json` prints."""
+
+    model: str
+    message: str
+    reply: str
+
+
+@app.command()
+def chat(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's id, a run's id, or a folder.")],
+    message: Annotated[str | None, typer.Option("--message", "-m", help="Say this, print the reply, leave.")] = None,
+    system: Annotated[str | None, typer.Option(help="What the model is told first.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The longest reply.")] = 512,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")] = 0.0,
+    json: Json = False,
+) -> None:
+    """Talk to a model. Without --message, and with nothing piped in, it is a conversation; Ctrl-D ends it."""
+    talk = _Talk(_load(model), system=system, max_tokens=max_tokens, temperature=temperature)
+    if message is None and sys.stdin.isatty() and not json:
+        return _converse(talk, model)
+    asked = sys.stdin.read().strip() if message is None else message
+    if json:
+        return answer(ReplyView(model=model, message=asked, reply="".join(talk.say(asked))), "", json=True)
+    return _print_reply(talk.say(asked))
+
+
+class _Talk:
+    """The conversation so far."""
+
+    def __init__(self, model: "ChatModel", *, system: str | None, max_tokens: int, temperature: float) -> None:
+        self._model = model
+        self._limits = {"max_tokens": max_tokens, "temperature": temperature}
+        self._messages = [Message("system", system)] if system else []
+
+    def say(self, text: str) -> Iterator[str]:
+        """The reply, piece by piece; both turns are remembered once it is whole."""
+        asked = [*self._messages, Message("user", text)]
+        pieces = []
+        for piece in self._model.reply(asked, **self._limits):
+            pieces.append(piece)
+            yield piece
+        self._messages = [*asked, Message("assistant", "".join(pieces))]
+
+
+def _converse(talk: _Talk, model: str) -> None:
+    say(f"{model}. Ctrl-D or /exit ends the conversation.")
+    while True:
+        try:
+            text = input(_ASK).strip()
+        except EOFError:
+            return print()
+        if text in _LEAVE:
+            return None
+        if text:
+            try:
+                _print_reply(talk.say(text))
+            except KeyboardInterrupt:
+                print()  # enough of this reply; the conversation goes on
+
+
+def _print_reply(pieces: Iterator[str]) -> None:
+    for piece in pieces:
+        print(piece, end="", flush=True)
+    print()
+
+
+def _load(name: str) -> "ChatModel":
+    folder = local_model_folder(name) or _folder_of(name)
+    try:
+        # torch takes seconds to import: a misspelt model is refused before that.
+        from burnish.train.generate import ChatModel
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            f"Chatting needs {error.name}, which is not installed.", hint="pip install 'burnish[train]'"
+        ) from error
+    return ChatModel.load(folder)
+
+
+def _folder_of(name: str) -> Path:
+    with open_client() as client:
+        return model_folder(client, name)

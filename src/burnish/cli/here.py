@@ -1,0 +1,199 @@
+"""`burnish train CONFIG --here`: the trainer in this terminal, with no server and no database.
+
+Does by hand what the server does at submission: finds model, data and device, makes the same refusals, writes
+`run.json`. Then it is the trainer's parent and nothing more.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO
+
+from burnish.cli.model_folder import local_model_folder
+from burnish.cli.session import answer, say
+from burnish.data.prepare import probe_data
+from burnish.dialects import Reading, read_config
+from burnish.errors import NotFound, PlanError
+from burnish.executors.local import LocalExecutor
+from burnish.home import Home, find_home
+from burnish.literals import check_volume_name, new_run_id, volume_path
+from burnish.models.cache import ModelCache
+from burnish.run.directory import RunDirectory
+from burnish.run.events import Exported, Finished, read_events
+from burnish.run.order import RunOrder, write_order
+from burnish.run.plan import plan_layout
+from burnish.spec.train import SourceData, TrainSpec
+from burnish.wire import Wire
+
+
+class HereView(Wire):
+    """What `burnish train CONFIG --here --json` prints."""
+
+    run_id: str
+    outcome: str
+    """`completed`, `stopped` or `failed`."""
+    step: int
+    message: str = ""
+    hint: str = ""
+    directory: str
+    """The run's folder on this machine."""
+    model_directory: str | None = None
+    """A Hugging Face folder with what was trained; None where the config asks for no checkpoint."""
+
+
+def train_here(text: str, *, volume: str | None, name: str | None, json: bool) -> int:
+    """Train to the end; answers with the trainer's exit code. The log goes to stdout, with `json` to stderr."""
+    home = find_home()
+    reading = read_config(text)
+    place = _find_place(home, volume or reading.volume)
+    directory = RunDirectory.on_volume(place.root, new_run_id())
+    order = _make_order(home, reading, place, directory.run_id)
+    _write_down(order, directory, text)
+    if not json:
+        _tell(order, reading, name)
+    code = _run_trainer(directory, order.spec.environment, sys.stderr.buffer if json else sys.stdout.buffer)
+    ending = _ending(directory, place.root)
+    answer(ending, "\n" + _ending_text(ending), json=json)
+    return code
+
+
+@dataclass(frozen=True)
+class _Place:
+    root: Path
+    """Holds `runs/`: the volume, or the current folder."""
+    is_volume: bool
+
+
+def _find_place(home: Home, volume: str | None) -> _Place:
+    if volume is None:
+        return _Place(Path.cwd(), is_volume=False)
+    root = home.volume(check_volume_name(volume))
+    if not root.is_dir():
+        raise NotFound(
+            f"There is no volume {volume} on this machine.",
+            hint=f"Create it: burnish volumes create {volume} --size 100Gi",
+        )
+    return _Place(root, is_volume=True)
+
+
+def _make_order(home: Home, reading: Reading, place: _Place, run_id: str) -> RunOrder:
+    """Everything the trainer is told, or the refusal that a submission would have met."""
+    spec = reading.spec
+    model = local_model_folder(spec.model)
+    model_directory = model.resolve() if model else ModelCache(home.models).find(spec.model).directory.resolve()
+    data_path = _data_path(spec, place)
+    slots = LocalExecutor(home.attempts).capacity()
+    layout = plan_layout(spec, device="cuda" if any(slot.kind == "cuda" for slot in slots) else "cpu")
+    if layout.ranks > len(slots):
+        raise PlanError(
+            f"The config asks for {layout.ranks} devices; this machine has {len(slots)}.",
+            hint=f"Set deployment.num_train_gpus to {len(slots)}.",
+        )
+    probe_data(spec, model_directory=model_directory, data_path=data_path)
+    return RunOrder(
+        run_id=run_id,
+        spec=spec,
+        layout=layout,
+        model_directory=model_directory,
+        data_path=data_path,
+        store_directory=home.stores.resolve(),
+    )
+
+
+def _data_path(spec: TrainSpec, place: _Place) -> Path | None:
+    if not isinstance(spec.data, SourceData):
+        return None
+    if place.is_volume:
+        return (place.root / volume_path(spec.data.path)).resolve()
+    return (place.root / Path(spec.data.path).expanduser()).resolve()
+
+
+def _write_down(order: RunOrder, directory: RunDirectory, text: str) -> None:
+    directory.config.parent.mkdir(parents=True, exist_ok=True)
+    directory.log.parent.mkdir(parents=True, exist_ok=True)
+    directory.config.write_text(text)
+    write_order(order, directory)
+
+
+def _tell(order: RunOrder, reading: Reading, name: str | None) -> None:
+    called = name or reading.name
+    print(f"Training {order.spec.model} here, as {order.run_id}" + (f" ({called})" if called else ""))
+    for note in reading.notes:
+        print(f"Note: {note}")
+    print("Ctrl-C stops it after its step.\n", flush=True)
+
+
+def _run_trainer(directory: RunDirectory, environment: Mapping[str, str], out: BinaryIO) -> int:
+    command = [sys.executable, "-m", "burnish.train", str(directory.root)]
+    # A session of its own: Ctrl-C reaches us alone, and we ask the trainer to stop, which saves what there is.
+    trainer = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | environment | {"PYTHONUNBUFFERED": "1"},
+        start_new_session=True,
+    )
+    assert trainer.stdout is not None
+    with _passing_signals_to(trainer), directory.log.open("ab", buffering=0) as log:
+        while piece := os.read(trainer.stdout.fileno(), 1 << 16):
+            log.write(piece)
+            out.write(piece)
+            out.flush()
+        code = trainer.wait()
+    return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def _passing_signals_to(trainer: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A first Ctrl-C asks for a stop, a second one kills."""
+    asked = False
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            trainer.kill()
+            return
+        asked = True
+        trainer.terminate()
+        say("\nStopping after this step. Once more ends it at once.")
+
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, pass_on) for number in caught]
+    try:
+        yield
+    finally:
+        for number, handler in zip(caught, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _ending(directory: RunDirectory, root: Path) -> HereView:
+    events, _ = read_events(directory.diary)
+    finished = next((event for event in reversed(events) if isinstance(event, Finished)), None)
+    exported = next((event for event in reversed(events) if isinstance(event, Exported)), None)
+    return HereView(
+        run_id=directory.run_id,
+        outcome=finished.outcome if finished else "failed",
+        step=finished.step if finished else 0,
+        message=finished.message if finished else "The trainer ended without a word.",
+        hint=finished.hint if finished else f"Its log is {directory.log}.",
+        directory=str(directory.root),
+        model_directory=str(root / volume_path(exported.path)) if exported else None,
+    )
+
+
+def _ending_text(ending: HereView) -> str:
+    lines = [f"Run {ending.run_id} {ending.outcome} at step {ending.step}."]
+    if ending.outcome == "failed":
+        lines += [f"  Reason: {ending.message}", f"  Hint: {ending.hint}"]
+    if ending.model_directory:
+        lines += [f"  Model: {ending.model_directory}", f"  Chat with it: burnish chat {ending.model_directory}"]
+    else:
+        lines.append(f"  Folder: {ending.directory}")
+    return "\n".join(lines)

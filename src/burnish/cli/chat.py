@@ -1,12 +1,20 @@
 """`burnish chat`: talk to a model on this machine. Knows which model and who says what; generation is the trainer's."""
 
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from burnish.cli.session import new_app
+import typer
+
+from burnish.cli.model_folder import local_model_folder, model_folder
+from burnish.cli.session import Json, answer, new_app, open_client, say
+from burnish.data.conversations import Message
+from burnish.errors import ModelError
 from burnish.wire import Wire
 
 if TYPE_CHECKING:
-    pass
+    from burnish.train.generate import ChatModel
 
 app = new_app("Talk to a model.")
 

@@ -1,0 +1,139 @@
+"""`python -m burnish.train.convert SOURCE.gguf DEST`: a GGUF file becomes a plain Hugging Face folder.
+
+The weights leave their blocks for safetensors, the config forgets that it was quantised, the tokenizer and the chat
+template stand beside them. A program of its own, so that the model cache needs no torch.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+# A converter reads local files; it must neither ask a hub nor draw bars.
+os.environ |= {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+
+import torch
+from gguf import GGMLQuantizationType, GGUFReader
+from tokenizers import Tokenizer, pre_tokenizers
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
+
+from burnish.errors import BurnishError, ModelError
+
+_STRAY_SETTINGS = ("quantization_config", "dtype", "_model_name_or_path")
+_UNROUNDED = {GGMLQuantizationType.F32, GGMLQuantizationType.F16}
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code 0, or 1 with one sentence as the last line on stderr."""
+    if len(arguments) != 2:
+        print("usage: python -m burnish.train.convert SOURCE.gguf DEST", file=sys.stderr)
+        return 2
+    try:
+        convert_gguf(Path(arguments[0]), Path(arguments[1]))
+    except BurnishError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    return 0
+
+
+def convert_gguf(source: Path, destination: Path) -> None:
+    """Fill `destination`, absent or empty before; it stays empty if anything goes wrong.
+
+    The folder itself is not replaced, since the caller may hold a lock on it; `config.json` is moved in last, and a
+    folder without it is no model.
+    """
+    if not source.is_file():
+        raise ModelError(f"{source} is not there.")
+    if destination.exists() and any(destination.iterdir()):
+        raise ModelError(f"{destination} is not empty.")
+    destination.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=".converting-", dir=destination))
+    try:
+        _write_folder(source, work)
+        for file in sorted(work.iterdir(), key=lambda file: file.name == "config.json"):
+            file.chmod(0o644)  # safetensors leaves its files to their owner alone
+            file.rename(destination / file.name)
+    except OSError as error:
+        raise ModelError(f"{destination} could not be written: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _write_folder(source: Path, folder: Path) -> None:
+    dtype, pre_tokenizer = _read_header(source)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    except Exception as error:  # transformers raises whatever its readers raise
+        raise ModelError(f"{source.name} is not a GGUF file of a known architecture ({_first_line(error)}).") from error
+    _clean(model, dtype, tokenizer.pad_token_id).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    _finish_tokenizer(folder, pre_tokenizer, longest=model.config.max_position_embeddings)
+
+
+def _read_header(source: Path) -> tuple[torch.dtype, str]:
+    """The dtype to store, and the name that llama.cpp has for the way this tokenizer splits text.
+
+    Quantised blocks round some thirty times coarser than bfloat16 does, so bfloat16 loses nothing that was still
+    there and halves the folder. Weights that were not quantised are kept exactly, as float32.
+    """
+    try:
+        reader = GGUFReader(source)
+    except Exception as error:  # GGUFReader fails in numpy, struct or its own way, as the bytes have it
+        raise ModelError(f"{source.name} is not a whole GGUF file ({_first_line(error)}).") from error
+    matrices = {tensor.tensor_type for tensor in reader.tensors if len(tensor.shape) > 1}
+    dtype = torch.float32 if matrices & _UNROUNDED else torch.bfloat16
+    pre = reader.get_field("tokenizer.ggml.pre")
+    return dtype, str(pre.contents()) if pre else ""
+
+
+def _clean(model: nn.Module, dtype: torch.dtype, pad_token_id: int | None) -> PreTrainedModel:
+    """The same weights in a model that was never quantised: transformers refuses to save one that was."""
+    assert isinstance(model, PreTrainedModel)
+    config = type(model.config).from_dict(
+        {key: value for key, value in model.config.to_dict().items() if key not in _STRAY_SETTINGS}
+    )
+    config.architectures = [type(model).__name__]
+    with torch.device("meta"):
+        clean = type(model)(config)
+    clean.load_state_dict({name: tensor.to(dtype) for name, tensor in model.state_dict().items()}, assign=True)
+    clean.tie_weights()
+    clean.generation_config = GenerationConfig(
+        bos_token_id=config.bos_token_id, eos_token_id=config.eos_token_id, pad_token_id=pad_token_id
+    )
+    return clean
+
+
+def _finish_tokenizer(folder: Path, pre_tokenizer: str, *, longest: int) -> None:
+    settings_file = folder / "tokenizer_config.json"
+    settings = json.loads(settings_file.read_text())
+    # `TokenizersBackend` is a name of transformers 5 alone; every version knows this one.
+    settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": longest}
+    for stray in ("backend", "is_local", "local_files_only", "name_or_path"):
+        settings.pop(stray, None)
+    settings_file.write_text(json.dumps(settings, indent=2, ensure_ascii=False))
+    if pre_tokenizer == "smollm":
+        _split_digits(folder / "tokenizer.json")
+
+
+def _split_digits(file: Path) -> None:
+    """SmolLM splits digits before all else, which transformers' GGUF reader does not know (5.24).
+
+    It matters where a digit follows a line end or two spaces: `\\n2` is two pieces, not one.
+    """
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.save(str(file))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,312 @@
+"""Prime's `sft.toml` becomes a `TrainSpec`. Which keys there are, and their fate, stands in `prime_schema`."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from burnish.dialects.document import Document
+from burnish.dialects.faults import Fault, refuse, shown
+from burnish.dialects.judge import judge
+from burnish.dialects.prime_schema import (
+    AdamW,
+    Constant,
+    Cosine,
+    Data,
+    FakeData,
+    Linear,
+    MultiNode,
+    PrimeConfig,
+    Qwen3Renderer,
+    SingleNode,
+    SourceData,
+)
+from burnish.dialects.reading import Reading
+from burnish.spec import train as spec
+
+_TAGS = {"data": "sft", "optim": "adamw", "scheduler": "constant", "deployment": "single_node"}
+"""What a table without `type` is, in prime-rl."""
+
+_TAKEN_VARIABLES = {
+    "CUDA_VISIBLE_DEVICES",
+    "PRL_RUN_ID",
+    "PRL_RUN_NAME",
+    "WANDB_RUN_ID",
+    "WANDB_SHARED_MODE",
+    "WANDB_SHARED_LABEL",
+    "WANDB_SHARED_PRIMARY",
+    "WANDB_SHARED_FINISHER",
+}
+
+
+def read_prime(document: Document) -> Reading:
+    """A `ConfigError` names every key at fault; nothing is passed over in silence."""
+    tagged = _with_tags(_with_nulls(document))
+    judgement = judge(PrimeConfig, tagged)
+    config, faults = judgement.config, list(judgement.faults)
+    if judgement.is_sound:
+        faults += _find_conflicts(config)
+    if faults:
+        raise refuse(faults)
+    name = config.run.name or config.name
+    return Reading(
+        spec=_translate(config, name),
+        dialect="prime",
+        notes=(*judgement.notes, *_explain(config, tagged)),
+        volume=config.volume,
+        name=name,
+    )
+
+
+def _with_nulls(value: Any) -> Any:
+    """TOML has no null, so prime-rl reads the text "None" as one, at any depth."""
+    if isinstance(value, dict):
+        return {key: _with_nulls(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_nulls(item) for item in value]
+    return None if value == "None" else value
+
+
+def _with_tags(document: Document) -> Document:
+    tagged = copy.copy(document)
+    for section, kind in _TAGS.items():
+        if isinstance(document.get(section), dict):
+            tagged[section] = {"type": kind} | document[section]
+    return tagged
+
+
+# -- keys against each other ------------------------------------------------
+
+
+def _find_conflicts(config: PrimeConfig) -> Iterator[Fault]:
+    yield from _check_length(config)
+    yield from _check_data(config.data)
+    yield from _check_optimizer(config)
+    yield from _check_deployment(config)
+    yield from _check_resume(config)
+    yield from _check_names(config)
+    for variable in config.env_vars:
+        yield from _check_variable(variable)
+
+
+def _check_length(config: PrimeConfig) -> Iterator[Fault]:
+    spellings = [("epochs", config.epochs), ("max_epochs", config.max_epochs), ("n_epochs", config.n_epochs)]
+    yield from _check_agreement(spellings)
+    if config.max_steps is not None and config.max_steps < 1:
+        message = f"max_steps = {config.max_steps} trains nothing."
+        yield Fault("invalid", "max_steps", message, "Set max_steps to 1 or more.")
+    if config.max_steps is not None:
+        return
+    if _epochs(config) is None:
+        message = "max_steps is missing: the config does not say when the run ends."
+        yield Fault(
+            "invalid", "max_steps", message, "Set max_steps = 100, say, or epochs = 1, above the first section."
+        )
+    elif isinstance(config.data, FakeData):
+        message = "max_steps is missing: made-up data has no end, so epochs do not count it."
+        yield Fault("invalid", "max_steps", message, "Set max_steps.")
+
+
+def _check_data(data: Data) -> Iterator[Fault]:
+    if data.batch_size % data.micro_batch_size:
+        message = (
+            f"data.batch_size = {data.batch_size} is not a multiple of data.micro_batch_size = {data.micro_batch_size}."
+        )
+        near = max(1, round(data.batch_size / data.micro_batch_size)) * data.micro_batch_size
+        yield Fault("invalid", "data.batch_size", message, f"Use data.batch_size = {near}.")
+    if not isinstance(data, SourceData):
+        return
+    if data.name is None:
+        message = "data.name is missing: the config does not say what to train on."
+        hint = 'Set name = "datasets/my-data" under [data], or type = "fake" for a smoke test.'
+        yield Fault("invalid", "data.name", message, hint)
+    if not any(data.loss_mask.model_dump().values()):
+        message = "data.loss_mask leaves nobody's words to train."
+        yield Fault("invalid", "data.loss_mask", message, "Set one of its keys to true.")
+    if data.pack_function is not None and (data.pack_function == "cat") != data.pack and not _pack_untouched(data):
+        message = f"data.pack_function = {shown(data.pack_function)} contradicts data.pack = {shown(data.pack)}."
+        yield Fault("invalid", "data.pack_function", message, "Keep data.pack alone.")
+
+
+def _check_optimizer(config: PrimeConfig) -> Iterator[Fault]:
+    optim, scheduler = config.optim, config.scheduler
+    if not isinstance(optim, AdamW):
+        return
+    if optim.max_norm == 0:
+        message = "optim.max_norm = 0 would clip every gradient to nothing."
+        yield Fault("invalid", "optim.max_norm", message, 'Set max_norm = "None" to clip never, or 1.0.')
+    if isinstance(scheduler, Linear | Cosine) and scheduler.min_lr > optim.lr:
+        message = f"scheduler.min_lr = {scheduler.min_lr:g} is above optim.lr = {optim.lr:g}."
+        yield Fault("invalid", "scheduler.min_lr", message, "The schedule goes down to min_lr: set it below lr.")
+
+
+def _check_deployment(config: PrimeConfig) -> Iterator[Fault]:
+    deployment = config.deployment
+    if not isinstance(deployment, SingleNode):
+        return
+    older, newer = deployment.num_gpus, deployment.num_train_gpus
+    if older is not None and "num_train_gpus" in deployment.model_fields_set:
+        yield from _check_agreement([("deployment.num_train_gpus", newer), ("deployment.num_gpus", older)])
+    train = older or newer
+    if train > deployment.gpus_per_node:
+        message = (
+            f"deployment.num_train_gpus = {train} is more than deployment.gpus_per_node = {deployment.gpus_per_node}."
+        )
+        yield Fault("invalid", "deployment.num_train_gpus", message, f"Ask for {deployment.gpus_per_node} at most.")
+
+
+def _check_resume(config: PrimeConfig) -> Iterator[Fault]:
+    resume, older = config.resume, config.ckpt.resume_step if config.ckpt else None
+    if older == 0:
+        yield Fault("invalid", "ckpt.resume_step", "ckpt.resume_step = 0 names no checkpoint.", "Leave it out.")
+    if resume is None:
+        return
+    if older is not None:
+        message = "ckpt.resume_step and [resume] both say where to resume."
+        yield Fault("invalid", "ckpt.resume_step", message, "Keep [resume] alone.")
+    if resume.step is not None and resume.dir is not None:
+        message = "resume.step and resume.dir both say where to resume."
+        yield Fault("invalid", "resume.step", message, "Keep one of the two.")
+
+
+def _check_names(config: PrimeConfig) -> Iterator[Fault]:
+    yield from _check_agreement([("name", config.name), ("run.name", config.run.name)])
+    tokenizer = config.tokenizer.name
+    if tokenizer is not None and tokenizer != config.model.name:
+        message = f"tokenizer.name = {shown(tokenizer)} cannot be obeyed: a model is trained with its own tokenizer."
+        yield Fault("invalid", "tokenizer.name", message, "Leave tokenizer.name out.")
+
+
+def _check_variable(variable: str) -> Iterator[Fault]:
+    key = f"env_vars.{variable}"
+    if variable in _TAKEN_VARIABLES:
+        yield Fault("invalid", key, f"{key} is set by burnish itself.", "Leave it out of [env_vars].")
+    elif not variable or "=" in variable or "\0" in variable:
+        yield Fault("invalid", "env_vars", f"{shown(variable)} cannot name a variable.", "Use letters, digits and _.")
+
+
+def _check_agreement(spellings: list[tuple[str, Any]]) -> Iterator[Fault]:
+    """Two spellings of one wish may stand together only if they say the same."""
+    said = [(key, value) for key, value in spellings if value is not None]
+    for key, value in said[1:]:
+        first, first_value = said[0]
+        if value != first_value:
+            message = f"{first} = {shown(first_value)} and {key} = {shown(value)} contradict each other."
+            yield Fault("invalid", key, message, f"Keep {first} alone.")
+
+
+# -- the wish ---------------------------------------------------------------
+
+
+def _translate(config: PrimeConfig, name: str | None) -> spec.TrainSpec:
+    optim = config.optim
+    assert isinstance(optim, AdamW)  # every other one was refused
+    return spec.TrainSpec(
+        model=config.model.name,
+        data=_data(config.data),
+        row_tokens=config.data.seq_len,
+        rows_per_step=config.data.batch_size,
+        rows_per_device=config.data.micro_batch_size,
+        steps=config.max_steps,
+        epochs=_epochs(config),
+        renderer=_renderer(config),
+        optimizer=spec.AdamW(
+            learning_rate=optim.lr, weight_decay=optim.weight_decay, betas=(optim.betas1, optim.betas2)
+        ),
+        schedule=_schedule(config),
+        clip_norm=optim.max_norm,
+        checkpoints=_checkpoints(config),
+        resume=_resume(config),
+        devices=_devices(config),
+        seed=config.seed,
+        name=name,
+        environment=config.env_vars,
+    )
+
+
+def _data(data: SourceData | FakeData) -> spec.SourceData | spec.FakeData:
+    if isinstance(data, FakeData):
+        return spec.FakeData(length=data.length, tokens=data.input_ids, seed=data.seed)
+    assert data.name is not None  # refused above
+    return spec.SourceData(
+        path=data.name,
+        splits=tuple(data.splits or ("train",)),
+        loss_mask=spec.LossMask.model_validate(data.loss_mask.model_dump()),
+        shuffle=data.shuffle,
+        seed=data.seed,
+        pack=data.pack if data.pack_function is None else data.pack_function == "cat",
+        overflow=data.overflow,
+        on_bad_row=data.on_bad_row,
+    )
+
+
+def _pack_untouched(data: SourceData) -> bool:
+    return "pack" not in data.model_fields_set
+
+
+def _epochs(config: PrimeConfig) -> float | None:
+    spellings = (config.epochs, config.max_epochs, config.n_epochs)
+    return next((epochs for epochs in spellings if epochs is not None), None)
+
+
+def _renderer(config: PrimeConfig) -> spec.Renderer:
+    renderer = config.renderer
+    if isinstance(renderer, Qwen3Renderer):
+        return spec.Renderer(name="qwen3", enable_thinking=renderer.enable_thinking)
+    if renderer.name == "default":
+        return spec.Renderer()
+    return spec.Renderer.model_validate({"name": renderer.name})
+
+
+def _schedule(config: PrimeConfig) -> spec.Schedule:
+    match config.scheduler:
+        case Constant():
+            return spec.Constant()
+        case Linear(warmup_steps=warmup, decay_steps=decay, min_lr=minimum):
+            return spec.Linear(warmup_steps=warmup, decay_steps=decay, minimum=minimum)
+        case Cosine(warmup_steps=warmup, min_lr=minimum):
+            return spec.Cosine(warmup_steps=warmup, minimum=minimum)
+
+
+def _checkpoints(config: PrimeConfig) -> spec.Checkpoints | None:
+    if config.ckpt is None:
+        return None
+    return spec.Checkpoints(every_steps=config.ckpt.interval, keep_last=config.ckpt.keep_last)
+
+
+def _resume(config: PrimeConfig) -> spec.Resume | None:
+    if config.resume is not None:
+        return spec.Resume(step=config.resume.step, directory=config.resume.dir)
+    older = config.ckpt.resume_step if config.ckpt else None
+    if older is None:
+        return None
+    return spec.Resume(step=None if older == -1 else older)
+
+
+def _devices(config: PrimeConfig) -> spec.Devices:
+    match config.deployment:
+        case MultiNode(gpus_per_node=each):
+            return spec.Devices(per_machine=each)
+        case SingleNode(num_gpus=older, num_train_gpus=newer):
+            return spec.Devices(per_machine=older or newer)
+
+
+# -- what the file leaves open ----------------------------------------------
+
+
+def _explain(config: PrimeConfig, document: Document) -> Iterator[str]:
+    if "name" not in (document.get("model") or {}):
+        yield f"model.name is absent: {config.model.name} is trained, the default of prime-rl."
+    if config.ckpt is None:
+        yield "[ckpt] is absent: the trained weights are exported, no resumable checkpoint is kept."
+    for key in ("max_epochs", "n_epochs"):
+        if getattr(config, key) is not None:
+            yield f"{key} is read as epochs."
+    if config.renderer.name == "default":
+        yield 'renderer.name = "default" is read as "auto": the model\'s own chat template.'
+    if config.data.micro_batch_size > 1:
+        yield (
+            f"data.micro_batch_size = {config.data.micro_batch_size}: rows stay data.seq_len long each; "
+            "prime-rl would join them into one longer row."
+        )
+    if isinstance(config.data, SourceData) and len(config.data.splits or ()) > 1:
+        yield "data.splits names several: every row of each is read once per epoch; prime-rl would interleave them."

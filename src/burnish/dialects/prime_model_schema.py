@@ -1,0 +1,154 @@
+"""Prime's `[model]`, `[tokenizer]` and `[renderer]`, key by key. `prime_schema` has the rest, and the whole."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
+
+from burnish.dialects.schema import (
+    Count,
+    NoEffect,
+    Obeyed,
+    Origin,
+    Refused,
+    Section,
+    Text,
+    Whole,
+)
+
+_ROOMY = NoEffect("it saves memory on the device and changes no result; weights and optimizer stay on the device")
+KERNEL = NoEffect("it picks a kernel and changes no result; burnish picks its own")
+PARALLEL = "splitting one model or one row over devices is not built"
+_EXPERTS = NoEffect("it steers mixture-of-experts kernels and changes no result")
+_RENDERER = NoEffect("it steers rollouts, not the text that is trained")
+_OWN_CODE = Refused("burnish runs no code out of a model's folder", hint="Use a model that transformers knows.")
+
+
+# -- model ------------------------------------------------------------------
+
+
+class Compile(Section):
+    fullgraph: Annotated[bool, NoEffect("nothing is compiled")] = False
+
+
+class ActivationCheckpoints(Section):
+    mode: Annotated[Literal["full", "selective"], _ROOMY] = "full"
+    freq: Annotated[Count, _ROOMY] = 1
+    targets: Annotated[tuple[str, ...], _ROOMY] = ("norm",)
+
+
+class ActivationOffloading(Section):
+    pin_memory: Annotated[bool, _ROOMY] = True
+    max_inflight_activations: Annotated[Count, _ROOMY] = 5
+
+
+class FullOffload(Section):
+    cpu_optimizer_backend: Annotated[Literal["native", "torch"], _ROOMY] = "native"
+    numa_bind: Annotated[bool, _ROOMY] = True
+
+
+class Debug(Section):
+    num_layers: Annotated[Whole | None, Refused("a model is trained whole", hint="Leave num_layers out.")] = None
+    random_init: Annotated[bool, Refused("training starts from the model's weights", hint="Leave it out.")] = False
+    force_balanced_routing: Annotated[
+        bool, Refused("experts are routed as the model routes them", hint="Leave it out: it is for debugging only.")
+    ] = False
+
+
+def _switch(value: Any) -> Any:
+    """prime-rl takes true and false for a table with its defaults, and for none."""
+    return {} if value is True else None if value is False else value
+
+
+class Model(Section):
+    name: Annotated[Text, Obeyed("the model to train, by its name in the cache")] = "Qwen/Qwen3-0.6B"
+    trust_remote_code: Annotated[bool, _OWN_CODE] = False
+    vlm: Annotated[Any, Refused("training on images is not built", hint="Train a text model.")] = None
+    conversion_dir: Annotated[str | None, NoEffect("weights are read as they are, without conversion")] = None
+    seq_len: Annotated[Whole, NoEffect("data.seq_len rules, as in prime-rl")] = 2048
+    attn: Annotated[Literal["flash_attention_2", "flash_attention_3", "flash_attention_4", "auto"], KERNEL] = "auto"
+    compile: Annotated[Compile | None, NoEffect("nothing is compiled; results are the same")] = Compile()
+    ac: Annotated[ActivationCheckpoints | None, _ROOMY] = ActivationCheckpoints()
+    ac_offloading: Annotated[ActivationOffloading | None, _ROOMY] = ActivationOffloading()
+    fsdp_cpu_offload: Annotated[bool, _ROOMY] = False
+    optim_cpu_offload: Annotated[bool, _ROOMY] = True
+    full_offload: Annotated[FullOffload | None, BeforeValidator(_switch), _ROOMY] = None
+    reshard_after_forward: Annotated[bool, NoEffect("weights are not sharded")] = True
+    dp_replicate: Annotated[Whole, Refused(PARALLEL, hint="Leave dp_replicate out.")] = 1
+    ep: Annotated[Whole | Literal["auto"], Refused(PARALLEL, hint="Leave ep out.", allow=("auto", 1))] = "auto"
+    ep_comm_backend: Annotated[Literal["torch", "deepep"], _EXPERTS] = "torch"
+    deepep_num_sms: Annotated[Count, _EXPERTS] = 20
+    deepep_token_chunk_size: Annotated[Count | None, _EXPERTS] = None
+    cp: Annotated[Whole, Refused(PARALLEL, hint="Leave cp out.")] = 1
+    cp_style: Annotated[Literal["ring", "ulysses"], NoEffect("rows are not split over devices")] = "ring"
+    impl: Annotated[Literal["hf", "custom", "auto"], NoEffect("model code comes from transformers")] = "auto"
+    optimization_dtype: Annotated[
+        Literal["bfloat16", "float32"],
+        Refused("master weights are float32", hint="Leave optimization_dtype out."),
+    ] = "float32"
+    reduce_dtype: Annotated[Literal["bfloat16", "float32"], NoEffect("gradients are summed in float32")] = "float32"
+    moe_router_dtype: Annotated[
+        Literal["bfloat16", "float32"], Refused("routers compute in float32", hint="Leave moe_router_dtype out.")
+    ] = "float32"
+    moe_use_grouped_mm: Annotated[bool, _EXPERTS] = True
+    moe_fused_kernel: Annotated[bool, _EXPERTS] = False
+    quantization: Annotated[Any, Refused("training in 8 bits is not built", hint="Leave quantization out.")] = None
+    index_cache: Annotated[Any, Refused("sparse attention indices are not built", hint="Leave it out.")] = None
+    freeze_moe_router: Annotated[bool, Refused("freezing part of a model is not built", hint="Leave it out.")] = False
+    lora: Annotated[
+        Any, Refused("LoRA is not built; every weight is trained", hint="Leave [model.lora] out for a full fine-tune.")
+    ] = None
+    debug: Annotated[Debug, Obeyed("switches for debugging")] = Debug()
+    fused_lm_head_token_chunk_size: Annotated[Whole | Literal["disabled"], _ROOMY] = 8192
+    fused_lm_head_chunk_size: Annotated[Whole | Literal["auto", "disabled"] | None, Origin.OLDER, _ROOMY] = None
+    tp: Annotated[Whole, Origin.OLDER, Refused(PARALLEL, hint="Leave tp out.")] = 1
+
+
+class Tokenizer(Section):
+    name: Annotated[
+        str | None, Obeyed("must be model.name where it is set: a model is trained with its own tokenizer")
+    ] = None
+    trust_remote_code: Annotated[bool | None, Refused(_OWN_CODE.why, _OWN_CODE.hint, allow=(None, False))] = None
+    chat_template: Annotated[
+        str | None,
+        Refused(
+            "the model's own chat template is used",
+            hint="Put the template into the model's folder and add that with `burnish models add`.",
+        ),
+    ] = None
+
+
+# -- renderer ---------------------------------------------------------------
+
+
+class PlainRenderer(Section):
+    name: Annotated[Literal["auto", "prime-qwen3", "chatml", "smollm"], Obeyed("how a conversation becomes tokens")]
+    thinking_retention: Annotated[Literal["tool_cycle", "all"] | None, _RENDERER] = None
+
+
+class DefaultRenderer(Section):
+    name: Annotated[Literal["default"], Obeyed("read as auto: the model's own chat template")]
+    thinking_retention: Annotated[Literal["tool_cycle", "all"] | None, _RENDERER] = None
+    tool_parser: Annotated[str | None, _RENDERER] = None
+    reasoning_parser: Annotated[str | None, _RENDERER] = None
+
+
+class Qwen3Renderer(Section):
+    name: Annotated[Literal["qwen3"], Obeyed("how a conversation becomes tokens")]
+    thinking_retention: Annotated[Literal["tool_cycle", "all"] | None, _RENDERER] = None
+    enable_thinking: Annotated[bool, Obeyed("the template's switch for the empty think block")] = True
+
+
+class KnownRenderer(Section):
+    verdict = Refused(
+        "this renderer is known but not built into this version",
+        hint='Use name = "auto": the model\'s own chat template.',
+    )
+    name: Annotated[
+        Literal[
+            "qwen3.5", "qwen3.6", "qwen3.8", "qwen3-vl", "gemma4", "glm-5", "glm-5.1", "glm-5.3", "glm-4.5", "gpt-oss",
+            "hy3", "inkling", "kimi-k2", "kimi-k2.5", "laguna-xs.2", "laguna-m.1", "laguna-xs-2.1", "laguna-s-2.1",
+            "llama-3", "minimax-m2", "nemotron-3", "nemotron-3-ultra", "nemotron-3.5", "deepseek-v3", "deepseek-r1",
+            "deepseek-v4", "custom",
+        ],
+        Obeyed("refused"),
+    ]  # fmt: skip

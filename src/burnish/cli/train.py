@@ -140,12 +140,12 @@ def stop(run_id: RunId, json: Json = False) -> None:
 
 @app.command()
 def delete(run_id: RunId, yes: Yes = False, json: Json = False) -> None:
-    """Delete a run that is over, with its logs and checkpoints."""
+    """Delete the record of a run that is over; what it saved stays on the volume."""
     with open_client() as client:
         run = client.runs.get(run_id)
-        ask_first(f"Delete run {run.id} ({run.status}) with its logs and checkpoints?", yes=yes)
+        ask_first(f"Delete run {run.id} ({run.status}) with its log and metrics? What it saved stays.", yes=yes)
         client.runs.delete(run_id)
-    answer(run, f"Deleted run {run.id}.", json=json)
+    answer(run, f"Deleted run {run.id}. What it saved stays at {run.output_path}", json=json)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 Every method answers with a view from `burnish.wire` or raises from `burnish.errors`. Knows no terminal.
 """
 
+import secrets
 import time
 from collections.abc import Iterator
 from types import TracebackType
@@ -10,7 +11,7 @@ from types import TracebackType
 import httpx
 
 from burnish.sdk.files import Files
-from burnish.sdk.transport import Find, Transport, Unreachable, path_of
+from burnish.sdk.transport import Find, LostReply, Transport, Unreachable, path_of
 from burnish.wire import (
     AddModelRequest,
     CapacityView,
@@ -81,10 +82,18 @@ class Runs:
     def submit(
         self, config: str, *, volume: str | None = None, name: str | None = None, idempotency_key: str | None = None
     ) -> RunDetail:
-        """Dispatch a config, given as the file's text. Sent twice under one `idempotency_key`, it is one run."""
-        request = SubmitRequest(config=config, volume=volume, name=name)
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        return self._transport.ask(RunDetail, "POST", "/runs", json=request.model_dump(), headers=headers)
+        """Dispatch a config, given as the file's text. Sent twice under one `idempotency_key`, it is one run.
+
+        Without a key one is made up, so that a reply lost on the way can be asked for again.
+        """
+        request = SubmitRequest(config=config, volume=volume, name=name).model_dump()
+        headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
+        try:
+            return self._transport.ask(RunDetail, "POST", "/runs", json=request, headers=headers)
+        except LostReply:
+            if not self._transport.await_return(seconds=10):
+                raise
+            return self._transport.ask(RunDetail, "POST", "/runs", json=request, headers=headers)
 
     def checkpoints(self, run_id: str) -> list[CheckpointView]:
         return self._transport.ask(CheckpointList, "GET", path_of("runs", run_id, "checkpoints")).checkpoints

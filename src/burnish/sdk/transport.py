@@ -64,9 +64,9 @@ class Transport:
             _raise_for(response)
             yield response.iter_bytes()
 
-    def await_return(self) -> bool:
-        """Wait until a server answers again, at most a minute; False where none came."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+    def await_return(self, *, seconds: float = _PATIENCE_SECONDS) -> bool:
+        """Wait until a server answers again; False where none came."""
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             found = self._find() if self._find else (self.url, "")
             if found is not None and _answers(self._http, found[0]):
@@ -95,14 +95,20 @@ class Transport:
             raise
         except httpx.TimeoutException as error:
             raise ServerError(f"The server at {self.url} took too long to answer.", hint=_LOOK) from error
-        except httpx.TransportError as error:
+        except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
             raise Unreachable(f"The server at {self.url} cannot be reached.", hint=_LOOK) from error
+        except httpx.TransportError as error:
+            raise LostReply(f"The server at {self.url} broke off in the middle.", hint=_LOOK) from error
         except httpx.InvalidURL as error:
             raise ServerError(f"{self.url} is not the address of a server.", hint="Look at BURNISH_URL.") from error
 
 
 class Unreachable(ServerError):
-    """No connection, or one that broke: the server may come back."""
+    """No connection: the server may come back."""
+
+
+class LostReply(Unreachable):
+    """The request went out and no whole answer came: nobody knows whether it was done."""
 
 
 _LOOK = "`burnish status` shows what runs; `burnish up` starts the local server."

@@ -5,20 +5,22 @@ start and not in the middle, where a wait would become an error. Knows no table.
 """
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import Connection, CursorResult, Delete, Engine, Update, create_engine, event, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import Session, sessionmaker
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _BUSY_SECONDS = 30
-_UPGRADE_LOCK = 0x6275726E  # "burn": PostgreSQL's advisory locks are numbers
+# PostgreSQL's advisory locks are numbers: "burn" and "burp".
+_UPGRADE_LOCK = 0x6275726E
+_SERIAL_LOCK = 0x62757270
 
 
 def sqlite_url(path: Path) -> str:
@@ -45,18 +47,35 @@ class Database:
             session.connection(execution_options={"burnish_writes": writes})
             yield session
 
+    def serialise(self, session: Session) -> None:
+        """Until this transaction ends, no other one gets past this line. SQLite's writers are one by one anyway."""
+        if not self.is_sqlite:
+            session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _SERIAL_LOCK})
+
     def upgrade(self) -> None:
         """Bring the tables to the newest migration. Two servers that start at once wait for each other."""
         if self.is_sqlite and self.url.database:
             Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
+        self._migrate(command.upgrade, "head")
+
+    def downgrade(self, revision: str) -> None:
+        """Back to an earlier migration; what it did not have is lost."""
+        self._migrate(command.downgrade, revision)
+
+    def _migrate(self, step: Callable[[Config, str], None], revision: str) -> None:
         with _one_at_a_time(self), self.engine.connect() as connection:
             config = Config()
             config.set_main_option("script_location", str(_MIGRATIONS))
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            step(config, revision)
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def rows_matched(session: Session, statement: Update | Delete) -> int:
+    """Execute it and tell how many rows its WHERE found: what a guarded write wants to know."""
+    return cast(CursorResult[Any], session.execute(statement)).rowcount
 
 
 def _with_driver(url: URL) -> URL:

@@ -14,6 +14,8 @@ from burnish.control.settings import Patience
 from burnish.executors.base import ExitRecord, Phase, Sight
 from burnish.run.status import RunStatus
 
+Outcome = Literal["completed", "stopped", "failed"]
+
 
 @dataclass(frozen=True)
 class RunState:
@@ -41,7 +43,7 @@ class DiaryState:
     """What the newest attempt wrote about itself."""
 
     started: bool = False
-    outcome: Literal["completed", "stopped", "failed"] | None = None
+    outcome: Outcome | None = None
     message: str = ""
     hint: str = ""
     seconds_since_outcome: float = 0.0

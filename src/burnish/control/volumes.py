@@ -81,6 +81,7 @@ def delete_volume(house: House, name: str) -> None:
     _known(house, name)
     root, doomed = house.home.volume(name), house.home.volumes / f".deleted-{secrets.token_hex(8)}"
     with house.database.session() as session:
+        row = session.get(VolumeRow, name, with_for_update=True)
         if live := live_runs(session, name):
             raise Conflict(
                 f"{name} is in use by {', '.join(live)}.", hint=f"Stop it first: burnish train stop {live[0]}"
@@ -88,7 +89,8 @@ def delete_volume(house: House, name: str) -> None:
         # The folder goes before the row: a crash between them leaves a name that can be deleted again.
         with suppress(FileNotFoundError):
             root.rename(doomed)
-        session.delete(session.get_one(VolumeRow, name))
+        if row is not None:
+            session.delete(row)
     shutil.rmtree(doomed, ignore_errors=True)
 
 

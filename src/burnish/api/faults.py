@@ -1,0 +1,80 @@
+"""What goes wrong, as an `ErrorView` and a status. The whole traceback of a surprise goes to the log alone."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from burnish.errors import AccessDenied, BurnishError, Conflict, NotFound, ServerError, VolumeFull
+from burnish.wire import ErrorView
+
+_log = logging.getLogger("burnish.api")
+
+_STATUSES: list[tuple[type[BurnishError], int]] = [
+    (NotFound, 404),
+    (Conflict, 409),
+    (VolumeFull, 409),
+    (AccessDenied, 401),
+    (ServerError, 500),
+    (BurnishError, 400),
+]
+
+
+def answer_faults(app: FastAPI) -> None:
+    """Make every answer of 400 and above an `ErrorView`."""
+    app.add_exception_handler(BurnishError, _answer_ours)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(Exception, _answer_surprise)
+
+
+def fault(status: int, code: str, message: str, hint: str = "") -> JSONResponse:
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse(
+        ErrorView(code=code, message=message, hint=hint).model_dump(), status_code=status, headers=headers
+    )
+
+
+def _answer_ours(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, BurnishError)
+    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+    return fault(status, error.code, error.message, error.hint)
+
+
+def _answer_invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    return fault(422, "request", f"The request cannot be read: {_list_faults(error.errors())}.")
+
+
+def _list_faults(faults: Sequence[Any]) -> str:
+    # ("body", "size") -> size
+    return "; ".join(
+        f"{'.'.join(str(part) for part in each['loc'][1:]) or each['loc'][0]}: {_lower(each['msg'])}" for each in faults
+    )
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+def _answer_http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return fault(404, NotFound.code, f"There is no {request.method} {request.url.path} here.")
+    if error.status_code == 405:
+        return fault(405, "method", f"{request.url.path} cannot be asked by {request.method}.")
+    return fault(error.status_code, "request", str(error.detail))
+
+
+def _answer_surprise(request: Request, error: Exception) -> JSONResponse:
+    # Starlette raises it again behind this answer, so the traceback is logged there.
+    return fault(
+        500,
+        ServerError.code,
+        f"The server failed at {request.method} {request.url.path}: {type(error).__name__}.",
+        hint="Its log says more: burnish status shows where it is.",
+    )

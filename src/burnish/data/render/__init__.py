@@ -1,0 +1,6 @@
+"""From a conversation to tokens with a mask."""
+
+from burnish.data.render.choose import load_chat_renderer
+from burnish.data.render.renderer import ChatRenderer, Rendered, RenderedMany
+
+__all__ = ["ChatRenderer", "Rendered", "RenderedMany", "load_chat_renderer"]

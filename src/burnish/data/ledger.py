@@ -1,0 +1,83 @@
+"""What became of every row that was read: used, cut, or dropped and why.
+
+The one place that counts, so that the figures a user sees add up. Knows no file format and no token.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from burnish.errors import DataError
+
+SHOWN_BAD_ROWS = 10
+
+
+class BadRow(NamedTuple):
+    """A row that cannot be used."""
+
+    where: str
+    """`train.jsonl:17`"""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
+
+
+@dataclass
+class Ledger:
+    """Counts of conversations. `read == used + sum(dropped.values())`, always."""
+
+    read: int = 0
+    used: int = 0
+    cut: int = 0
+    """Of those used: how many lost their end because they are longer than a row."""
+    tokens_cut: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    """By reason."""
+    bad_rows: list[BadRow] = field(default_factory=list)
+    """The first few; `dropped["bad row"]` is the total."""
+
+    def use(self) -> None:
+        self.read += 1
+        self.used += 1
+
+    def drop(self, reason: str) -> None:
+        self.read += 1
+        self.dropped[reason] += 1
+
+    def drop_bad(self, row: BadRow) -> None:
+        self.drop("bad row")
+        if len(self.bad_rows) < SHOWN_BAD_ROWS:
+            self.bad_rows.append(row)
+
+    def recall(self, row: BadRow) -> None:
+        """A row that was counted as used turns out to be bad."""
+        self.used -= 1
+        self.read -= 1
+        self.drop_bad(row)
+
+    def unuse(self, count: int, reason: str) -> None:
+        """Move conversations that were counted as used to a reason for dropping them."""
+        if count:
+            self.used -= count
+            self.dropped[reason] += count
+
+    def check(self) -> None:
+        assert self.read == self.used + self.dropped.total(), self
+
+    def sentences(self) -> list[str]:
+        """What a user must know before step 1: `5 of 8 rows dropped (too long)`."""
+        lost = [f"{count} of {self.read} rows dropped ({reason})" for reason, count in sorted(self.dropped.items())]
+        if self.cut:
+            lost.append(f"{self.cut} of {self.read} rows cut to the row's length ({self.tokens_cut} tokens lost)")
+        return lost
+
+    def bad_rows_error(self) -> DataError:
+        """The refusal: the first ten by name, and the total."""
+        total = self.dropped["bad row"]
+        shown = "; ".join(map(str, self.bad_rows))
+        more = f"; and {total - len(self.bad_rows)} more" if total > len(self.bad_rows) else ""
+        return DataError(
+            f"{total} of {self.read} rows cannot be used: {shown}{more}.",
+            hint='Correct these rows, or set on_bad_row = "skip" under [data] to train on the rest.',
+        )

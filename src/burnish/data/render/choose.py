@@ -1,0 +1,162 @@
+"""Which renderer a model folder and a wish come to."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from burnish.data.conversations import Conversation, Message, RowFault
+from burnish.data.render.chatml import ChatML, PrimeQwen3, SmolLM
+from burnish.data.render.pieces import Piece, Script
+from burnish.data.render.qwen3 import Qwen3
+from burnish.data.render.renderer import ChatRenderer
+from burnish.data.render.template import TemplateScript
+from burnish.data.render.vocabulary import Vocabulary
+from burnish.errors import DataError, ModelError
+from burnish.spec.train import LossMask, Renderer
+
+_NAME_ONE = 'Name a renderer: [renderer] name = "chatml".'
+
+
+def load_chat_renderer(model_directory: Path, wish: Renderer) -> ChatRenderer:
+    """The renderer for a model folder. `ModelError` if the folder lacks what the wish needs."""
+    vocabulary = Vocabulary(model_directory / "tokenizer.json")
+    config = _read_json(model_directory / "tokenizer_config.json")
+    variables = _special_variables(config)
+    stops = _stop_ids(model_directory)
+    end = variables.get("eos_token") or (vocabulary.token_of(min(stops)) if stops else None)
+    script = _choose_script(model_directory, wish, vocabulary, config, variables)
+    return ChatRenderer(vocabulary, script, end_of_text=end, stops=stops)
+
+
+class AutoScript:
+    """The model's own template; written natively where native code is known to write the same, as that is faster."""
+
+    def __init__(self, template: TemplateScript, native: Script | None) -> None:
+        self._template = template
+        self._native = native
+        self.name = f"auto ({native.name})" if native else "auto (chat template)"
+        self.end_of_turn = native.end_of_turn if native else template.end_of_turn
+
+    def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
+        tools = conversation.tools or any(message.tool_calls for message in conversation.messages)
+        script = self._template if self._native is None or tools else self._native
+        return script.write(conversation, loss_mask)
+
+    def write_prompt(self, messages: tuple[Message, ...]) -> list[Piece]:
+        script = self._template if self._native is None else self._native
+        return script.write_prompt(messages)
+
+
+class NoScript:
+    """A model without a chat template: plain text can be trained, conversations cannot."""
+
+    name = "auto (no chat template)"
+    end_of_turn = None
+
+    def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
+        raise DataError("The model has no chat template to render conversations with.", hint=_NAME_ONE)
+
+    def write_prompt(self, messages: tuple[Message, ...]) -> list[Piece]:
+        raise DataError("The model has no chat template to chat with.", hint=_NAME_ONE)
+
+
+def _choose_script(
+    folder: Path, wish: Renderer, vocabulary: Vocabulary, config: dict[str, Any], variables: dict[str, str]
+) -> Script:
+    native: dict[str, Script] = {
+        "chatml": ChatML(),
+        "smollm": SmolLM(),
+        "qwen3": Qwen3(wish.enable_thinking),
+        "prime-qwen3": PrimeQwen3(),
+    }
+    if wish.name == "auto":
+        source = _template_source(folder, config)
+        if source is None:
+            return NoScript()
+        template = TemplateScript(source, vocabulary, variables)
+        return AutoScript(template, _twin(template, native.values()))
+    script = native[wish.name]
+    for token in ("<|im_start|>", "<|im_end|>"):
+        if not vocabulary.holds(token):
+            raise ModelError(
+                f"The renderer `{wish.name}` needs the token {token}, which {folder.name}'s tokenizer lacks.",
+                hint='Set [renderer] name = "auto" to follow the model\'s own chat template.',
+            )
+    return script
+
+
+def _twin(template: TemplateScript, scripts: Iterable[Script]) -> Script | None:
+    """The script that writes, letter by letter, what the template does on every probe."""
+    return next((script for script in scripts if all(_agree(template, script, probe) for probe in _PROBES)), None)
+
+
+def _agree(template: TemplateScript, script: Script, messages: tuple[Message, ...]) -> bool:
+    try:
+        written = "".join(piece.text for piece in script.write(Conversation(messages), LossMask()))
+        prompt = "".join(piece.text for piece in script.write_prompt(messages))
+    except RowFault:
+        return True  # What the script refuses, it does not write otherwise.
+    try:
+        return written == template.text(messages, prompt=False) and prompt == template.text(messages, prompt=True)
+    except RowFault:
+        return False
+
+
+def _said(*turns: str) -> tuple[Message, ...]:
+    roles = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
+    return tuple(Message(roles[turn[0]], turn[2:]) for turn in turns)  # type: ignore[arg-type]
+
+
+_PROBES = (
+    _said("u:Hello", "a:Hi"),
+    _said("u:Hello", "a:"),
+    _said("s:Be brief.", "u:Hello", "a:Hi"),
+    _said("s:", "u:Hello", "a:Hi", "u:Again", "a:Hi again"),
+    _said("u:  two\n\n spaces \n", "a:\n  kept  \n\n", "u:\tso?\n", "a: yes "),
+    _said("u:a", "a:<think>\nb\n</think>\n\nc", "u:d", "a:<think>\n\ne\n</think>\n\nf"),
+    _said("u:a", "a:b</think>c<think>", "u:<tool_response>d</tool_response>", "a:e"),
+    _said("u:a", "s:b", "u:c", "u:d", "a:e", "a:f", "u:g"),
+    _said("u:a", "a:b", "t:c", "t:d", "a:e"),
+    (Message("user", "a"), Message("assistant", "b", "c"), Message("user", "d"), Message("assistant", "e", " f \n")),
+)
+
+
+def _template_source(folder: Path, config: dict[str, Any]) -> str | None:
+    own = folder / "chat_template.jinja"
+    if own.is_file():
+        return own.read_text(encoding="utf-8")
+    value = config.get("chat_template")
+    if isinstance(value, list):
+        named = {each.get("name"): each.get("template") for each in value}
+        value = named.get("default")
+    return value if isinstance(value, str) else None
+
+
+def _special_variables(config: dict[str, Any]) -> dict[str, str]:
+    """`bos_token` and its like, which a config holds as text or as an object with `content`."""
+    found = {}
+    for key in ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"):
+        value = config.get(key)
+        text = value.get("content") if isinstance(value, dict) else value
+        if isinstance(text, str):
+            found[key] = text
+    return found
+
+
+def _stop_ids(folder: Path) -> list[int]:
+    for name in ("generation_config.json", "config.json"):
+        value = _read_json(folder / name).get("eos_token_id")
+        if value is not None:
+            return list(value) if isinstance(value, list) else [value]
+    return []
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ModelError(f"{path} is not valid JSON ({error}).") from error
+    return value if isinstance(value, dict) else {}

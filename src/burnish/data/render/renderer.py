@@ -1,0 +1,127 @@
+"""Conversations become tokens with a mask. Joins a script (what is written) with a vocabulary (how it is encoded)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from burnish.data.conversations import Conversation, Message, RowFault, read_messages
+from burnish.data.render.pieces import Piece, Script
+from burnish.data.render.vocabulary import Vocabulary
+from burnish.spec.train import LossMask
+
+
+class Rendered(NamedTuple):
+    token_ids: np.ndarray
+    """uint32"""
+    loss_mask: np.ndarray
+    """uint8: 1 where the token is trained. The first token has no predecessor, so it never is."""
+
+
+@dataclass(frozen=True)
+class RenderedMany:
+    """Several conversations, one after the other."""
+
+    token_ids: np.ndarray
+    loss_mask: np.ndarray
+    lengths: np.ndarray
+
+
+class ChatRenderer:
+    def __init__(
+        self, vocabulary: Vocabulary, script: Script, *, end_of_text: str | None, stops: Iterable[int]
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._script = script
+        self._end_of_text = end_of_text
+        own = vocabulary.id_of(script.end_of_turn) if script.end_of_turn else None
+        self.stop_token_ids: tuple[int, ...] = tuple(sorted({*stops, *([] if own is None else [own])}))
+        """A reply ends with any of these."""
+
+    @property
+    def name(self) -> str:
+        """The script in use; for `auto`, what it came to."""
+        return self._script.name
+
+    def render(self, conversation: Conversation, loss_mask: LossMask) -> Rendered:
+        many = self.render_many([conversation], loss_mask)
+        return Rendered(many.token_ids, many.loss_mask)
+
+    def render_many(self, conversations: Sequence[Conversation], loss_mask: LossMask) -> RenderedMany:
+        """`RowFault` if one of them cannot be written; `write` and `encode` apart let the others live."""
+        return self.encode([self.write(conversation, loss_mask) for conversation in conversations])
+
+    def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
+        """The pieces of a conversation, each with its mask."""
+        if conversation.text is not None:
+            pieces = self._write_text(conversation.text)
+        else:
+            pieces = self._script.write(conversation, loss_mask)
+        if not self._vocabulary.joins_cleanly:
+            self._refuse_control(pieces)
+        return pieces
+
+    def encode(self, conversations: Sequence[list[Piece]]) -> RenderedMany:
+        """All pieces in one go: equal ones once, each kind of text with its own tokenizer."""
+        if not self._vocabulary.joins_cleanly:
+            return _concatenated([self._encode_whole(pieces) for pieces in conversations])
+        pieces = list(chain.from_iterable(conversations))
+        texts = list(dict.fromkeys(text for text, _, control in pieces if not control))
+        ids_of = dict(zip(texts, self._vocabulary.encode_plain(texts), strict=True))
+        encode_control = self._vocabulary.encode_control
+        parts = [encode_control(text) if control else ids_of[text] for text, _, control in pieces]
+        sizes = np.fromiter(map(len, parts), np.int64, count=len(parts))
+        flags = np.fromiter((trained for _, trained, _ in pieces), np.uint8, count=len(parts))
+        token_ids = np.fromiter(chain.from_iterable(parts), np.uint32, count=int(sizes.sum()))
+        counts = np.fromiter(map(len, conversations), np.int64, count=len(conversations))
+        return _many(token_ids, np.repeat(flags, sizes), _sums(sizes, counts))
+
+    def prompt_ids(self, messages: Sequence[Message] | Sequence[Mapping[str, Any]]) -> list[int]:
+        """Tokens up to where the assistant speaks next; exactly what training put before its answer."""
+        pieces = self._script.write_prompt(read_messages(messages))
+        return self.encode([pieces]).token_ids.tolist()
+
+    def decode(self, ids: Sequence[int], *, skip_control: bool = False) -> str:
+        return self._vocabulary.decode(list(ids), skip_control=skip_control)
+
+    def _write_text(self, text: str) -> list[Piece]:
+        opening = Piece(self._vocabulary.opening, False, control=True)
+        end = Piece(self._end_of_text or "", True, control=True)
+        return [each for each in (opening, Piece(text, True), end) if each.text]
+
+    def _refuse_control(self, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            if not piece.control and self._vocabulary.control_pattern.search(piece.text):
+                raise RowFault(
+                    "the text holds a control token of the model, which its tokenizer cannot write as letters"
+                )
+
+    def _encode_whole(self, pieces: list[Piece]) -> Rendered:
+        """For a vocabulary that marks a text's start: the whole at once, each token masked by where it begins."""
+        ids, starts = self._vocabulary.encode_whole("".join(piece.text for piece in pieces))
+        ends = np.cumsum([len(piece.text) for piece in pieces])
+        flags = np.array([piece.trained for piece in pieces], np.uint8)
+        owner = np.searchsorted(ends, np.array(starts), side="right").clip(max=len(pieces) - 1)
+        return Rendered(np.array(ids, np.uint32), flags[owner])
+
+
+def _many(token_ids: np.ndarray, loss_mask: np.ndarray, lengths: np.ndarray) -> RenderedMany:
+    starts = np.cumsum(lengths) - lengths
+    loss_mask[starts[lengths > 0]] = 0
+    return RenderedMany(token_ids, loss_mask, lengths)
+
+
+def _concatenated(rendered: list[Rendered]) -> RenderedMany:
+    lengths = np.array([len(each.token_ids) for each in rendered], np.int64)
+    ids = np.concatenate([np.empty(0, np.uint32), *(each.token_ids for each in rendered)])
+    mask = np.concatenate([np.empty(0, np.uint8), *(each.loss_mask for each in rendered)])
+    return _many(ids, mask, lengths)
+
+
+def _sums(sizes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Sums of consecutive groups of `counts` sizes."""
+    edges = np.concatenate([[0], np.cumsum(counts)])
+    totals = np.concatenate([[0], np.cumsum(sizes)])
+    return totals[edges[1:]] - totals[edges[:-1]]

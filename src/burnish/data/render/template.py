@@ -1,0 +1,254 @@
+"""The model's own chat template, whatever it is, with a mask: from its generation markers, else by prefix.
+
+A turn is trained from where a prompt up to it would end to the control token that closes it. Where the template
+rewrites earlier text, so that the prompt is no prefix, the row is refused rather than masked askew.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import jinja2
+import jinja2.ext
+from jinja2 import nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from burnish.data.conversations import Conversation, Message, RowFault, ToolCall
+from burnish.data.render.pieces import Piece, is_trained
+from burnish.data.render.vocabulary import Vocabulary
+from burnish.spec.train import LossMask
+
+# Unicode sets these aside for a program's own use inside a process; no text holds them.
+_SHIELD, _SHIELD_END, _TRAINED, _TRAINED_END = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3"
+_SHIELDED = re.compile(f"{_SHIELD}([0-9]+){_SHIELD_END}")
+_OWN = re.compile("[\ufdd0-\ufdd3]")
+_PROBE = "Probe"
+
+Span = tuple[int, int]
+
+
+class TemplateScript:
+    """One template; `variables` are the model's `bos_token` and its like."""
+
+    name = "auto"
+
+    def __init__(self, source: str, vocabulary: Vocabulary, variables: dict[str, str]) -> None:
+        self._vocabulary = vocabulary
+        self._variables = variables
+        self._template = _compile(source)
+        self._marks_turns = re.search(r"\{%-?\s*generation\b", source) is not None
+        self.end_of_turn = self._find_end_of_turn()
+
+    def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
+        if self.end_of_turn is None:
+            raise RowFault("the model's chat template does not close the assistant's turn with a control token")
+        shielded = self._shield(conversation)
+        text, marked = self._render(shielded, prompt=False)
+        spans = self._marked_spans(conversation, text, marked) if self._marks_turns else self._spans(shielded, text)
+        wanted = [is_trained(message, loss_mask) for message in conversation.messages]
+        _refuse_other_roles(conversation.messages, wanted)
+        _check_kept(conversation, self._unshield(text))
+        answers = [place for place, message in enumerate(conversation.messages) if message.role == "assistant"]
+        trained = [span for place, span in zip(answers, spans, strict=True) if wanted[place]]
+        return list(self._pieces(text, trained))
+
+    def write_prompt(self, messages: tuple[Message, ...]) -> list[Piece]:
+        text, _ = self._render(self._shield(Conversation(messages)), prompt=True)
+        return list(self._pieces(text, []))
+
+    def text(self, messages: tuple[Message, ...], *, prompt: bool) -> str:
+        """What the template makes of these turns, as text."""
+        return self._unshield(self._render(self._shield(Conversation(messages)), prompt=prompt)[0])
+
+    def _render(self, conversation: Conversation, *, prompt: bool) -> tuple[str, list[Span]]:
+        """The rendered text, and what its generation markers enclose."""
+        try:
+            marked = self._template.render(
+                messages=[_as_dict(message) for message in conversation.messages],
+                tools=list(conversation.tools) or None,
+                documents=None,
+                add_generation_prompt=prompt,
+                **self._variables,
+            )
+        except (jinja2.TemplateError, TypeError, ValueError) as error:
+            raise RowFault(f"the model's chat template refuses the row ({error})") from error
+        return _take_marks(marked)
+
+    def _spans(self, conversation: Conversation, text: str) -> list[Span]:
+        spans = []
+        for place, message in enumerate(conversation.messages):
+            if message.role != "assistant":
+                continue
+            before = Conversation(conversation.messages[:place], tools=conversation.tools)
+            prompt = self._render(before, prompt=True)[0] if place else ""
+            if not place or not text.startswith(prompt):
+                raise RowFault(
+                    "the model's chat template writes a turn otherwise once others follow it, "
+                    "so what is trained cannot be told"
+                )
+            spans.append((len(prompt), self._end_after(text, len(prompt))))
+        return spans
+
+    def _marked_spans(self, conversation: Conversation, text: str, marked: list[Span]) -> list[Span]:
+        if len(marked) != sum(message.role == "assistant" for message in conversation.messages):
+            raise RowFault("the model's chat template marks another number of turns than the row has")
+        end = self.end_of_turn or ""
+        return [(start, stop + len(end) if text.startswith(end, stop) else stop) for start, stop in marked]
+
+    def _end_after(self, text: str, start: int) -> int:
+        assert self.end_of_turn is not None
+        found = text.find(self.end_of_turn, start)
+        if found < 0:
+            raise RowFault("the model's chat template leaves an assistant's turn open")
+        return found + len(self.end_of_turn)
+
+    def _pieces(self, text: str, trained: list[Span]) -> Iterator[Piece]:
+        edges = sorted({0, len(text), *(edge for span in trained for edge in span)})
+        starts = {start for start, _ in trained}
+        for start, stop in pairwise(edges):
+            yield from self._split_control(text[start:stop], start in starts)
+
+    def _split_control(self, text: str, trained: bool) -> Iterator[Piece]:
+        place = 0
+        for control in self._vocabulary.control_pattern.finditer(text):
+            if control.start() > place:
+                yield Piece(self._unshield(text[place : control.start()]), trained)
+            yield Piece(control.group(), trained, control=True)
+            place = control.end()
+        if place < len(text):
+            yield Piece(self._unshield(text[place:]), trained)
+
+    def _shield(self, conversation: Conversation) -> Conversation:
+        """The conversation with every control token in its text hidden from the template and from the splitting."""
+        numbers = self._vocabulary.control_tokens
+
+        def hide(text: str) -> str:
+            if _OWN.search(text):
+                raise RowFault("the text holds noncharacters (U+FDD0 to U+FDD3)")
+            return self._vocabulary.control_pattern.sub(
+                lambda found: f"{_SHIELD}{numbers[found.group()]}{_SHIELD_END}", text
+            )
+
+        messages = tuple(
+            replace(
+                message,
+                content=hide(message.content),
+                reasoning=None if message.reasoning is None else hide(message.reasoning),
+                tool_calls=tuple(
+                    ToolCall(hide(call.name), _each_text(call.arguments, hide)) for call in message.tool_calls
+                ),
+            )
+            for message in conversation.messages
+        )
+        return replace(conversation, messages=messages, tools=_each_text(conversation.tools, hide))
+
+    def _unshield(self, text: str) -> str:
+        return _SHIELDED.sub(lambda found: self._vocabulary.token_of(int(found.group(1))) or "", text)
+
+    def _find_end_of_turn(self) -> str | None:
+        asked = Message("user", "Question")
+        try:
+            text, _ = self._render(Conversation((asked, Message("assistant", _PROBE))), prompt=False)
+        except RowFault:
+            return None
+        found = self._vocabulary.control_pattern.search(text, text.rfind(_PROBE) + len(_PROBE))
+        return found.group() if found else None
+
+
+class GenerationMarks(jinja2.ext.Extension):
+    """`{% generation %} ... {% endgeneration %}`, as transformers has it: encloses what the assistant says."""
+
+    tags = {"generation"}  # noqa: RUF012 (jinja2's own form)
+
+    def parse(self, parser: Any) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_enclose"), [], [], body).set_lineno(line)
+
+    def _enclose(self, caller: Callable[[], str]) -> str:
+        return f"{_TRAINED}{caller()}{_TRAINED_END}"
+
+
+def _compile(source: str) -> jinja2.Template:
+    """As transformers compiles a chat template, without the clock: what is trained does not hang on the day."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationMarks, jinja2.ext.loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise
+    return environment.from_string(source)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _raise(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+def _as_dict(message: Message) -> dict[str, Any]:
+    turn: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.reasoning is not None:
+        turn["reasoning_content"] = message.reasoning
+    if message.tool_calls:
+        turn["tool_calls"] = [
+            {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    return turn
+
+
+def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+    match value:
+        case str():
+            return change(value)
+        case dict():
+            return {_each_text(key, change): _each_text(inner, change) for key, inner in value.items()}
+        case list() | tuple():
+            return type(value)(_each_text(inner, change) for inner in value)
+        case _:
+            return value
+
+
+def _take_marks(marked: str) -> tuple[str, list[Span]]:
+    """The text without the marks, and the spans they enclosed."""
+    text, spans, start = "", [], 0
+    for part in re.split(f"([{_TRAINED}{_TRAINED_END}])", marked):
+        if part == _TRAINED:
+            start = len(text)
+        elif part == _TRAINED_END:
+            spans.append((start, len(text)))
+        else:
+            text += part
+    return text, spans
+
+
+def _refuse_other_roles(messages: tuple[Message, ...], wanted: list[bool]) -> None:
+    for message, trained in zip(messages, wanted, strict=True):
+        if trained and message.role != "assistant":
+            raise RowFault(f"{message.role} turns can only be trained with a named renderer")
+
+
+def _check_kept(conversation: Conversation, text: str) -> None:
+    """Refuse a row of which the template would silently leave something out."""
+    for tool in conversation.tools:
+        if str((tool.get("function") or tool).get("name")) not in text:
+            raise RowFault("tools are not rendered by the model's chat template")
+    for place, message in enumerate(conversation.messages):
+        if any(call.name not in text for call in message.tool_calls):
+            raise RowFault("tool calls are not rendered by the model's chat template")
+        if "</think>" not in message.content and message.content.strip() not in text:
+            raise RowFault(f"the model's chat template leaves out text of messages[{place}]")
+    thoughts = conversation.messages[-1].reasoning
+    if thoughts and thoughts.strip() not in text:
+        raise RowFault("reasoning_content is not rendered by the model's chat template")

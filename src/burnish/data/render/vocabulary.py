@@ -1,0 +1,94 @@
+"""A model's tokenizer, asked in two ways: for the renderer's own words, and for text in which nothing is control."""
+
+import os
+import re
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from tokenizers import Encoding, Tokenizer
+
+from burnish.errors import ModelError
+
+
+class Vocabulary:
+    def __init__(self, path: Path) -> None:
+        # Said aloud, tokenizers keeps its threads; unsaid, it may drop them with a warning after a fork.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+        self._tokenizer = _load(path)
+        # One tokenizer for both ways of asking, as large ones take half a second to load; the lock keeps them apart.
+        self._tokenizer.encode_special_tokens = True
+        self._turn = threading.Lock()
+        self._control_ids: dict[str, list[int]] = {}
+        added = self._tokenizer.get_added_tokens_decoder()
+        self.control_tokens = {token.content: number for number, token in added.items() if token.special}
+
+    def encode_control(self, text: str) -> list[int]:
+        """Tokens of a renderer's own words; there are few, so they are remembered."""
+        ids = self._control_ids.get(text)
+        if ids is None:
+            ids = self._control_ids[text] = self._encode_control(text).ids
+        return ids
+
+    def encode_plain(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens of a row's text, on all cores. `<|im_end|>` in it is letters, never the control token."""
+        with self._turn:
+            return [each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def encode_whole(self, text: str) -> tuple[list[int], list[int]]:
+        """Tokens of a rendered whole, and the character at which each begins."""
+        encoding = self._encode_control(text)
+        return encoding.ids, [start for start, _ in encoding.offsets]
+
+    def decode(self, ids: Sequence[int], *, skip_control: bool = False) -> str:
+        return self._tokenizer.decode(ids, skip_special_tokens=skip_control)
+
+    def holds(self, token: str) -> bool:
+        return self._tokenizer.token_to_id(token) is not None
+
+    def id_of(self, token: str) -> int | None:
+        return self._tokenizer.token_to_id(token)
+
+    def token_of(self, number: int) -> str | None:
+        return self._tokenizer.id_to_token(number)
+
+    @cached_property
+    def control_pattern(self) -> re.Pattern[str]:
+        """Matches the text of any control token, the longest first."""
+        names = sorted(self.control_tokens, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, names)) if names else r"(?!)")
+
+    @cached_property
+    def opening(self) -> str:
+        """The control tokens that this tokenizer itself puts before a text (`<s>`), as text."""
+        bare = self._encode_control("a").ids
+        full = self._encode_control("a", opening=True)
+        return "".join(full.tokens[: len(full.ids) - len(bare)]) if full.ids[-len(bare) :] == bare else ""
+
+    @cached_property
+    def joins_cleanly(self) -> bool:
+        """Whether pieces may be encoded apart. Not so where a vocabulary marks a text's start, as Llama 2's does."""
+        whole = self._encode_control("Say: hello there\n").ids
+        parts = (self._encode_control(part).ids for part in ("Say:", " hello there", "\n"))
+        return whole == [number for part in parts for number in part]
+
+    def _encode_control(self, text: str, *, opening: bool = False) -> Encoding:
+        with self._turn:
+            self._tokenizer.encode_special_tokens = False
+            try:
+                return self._tokenizer.encode(text, add_special_tokens=opening)
+            finally:
+                self._tokenizer.encode_special_tokens = True
+
+
+def _load(path: Path) -> Tokenizer:
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises bare Exceptions
+        raise ModelError(
+            f"The tokenizer {path} cannot be read ({error}).", hint="A model folder needs a tokenizer.json."
+        ) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

@@ -1,0 +1,175 @@
+"""Tokenised conversations in flat memory-mapped files, kept under the hash of everything that went into them.
+
+Written once, read by every rank and every later run. Knows nothing of rows: one store serves any row length.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from burnish.data.ledger import BadRow, Ledger
+from burnish.errors import DataError
+
+FORMAT = 1
+"""Raised whenever the same data would come out as other tokens, or the files change shape."""
+
+_MANIFEST = "manifest.json"
+_DOCUMENT = np.dtype([("start", "<i8"), ("length", "<i8"), ("trained", "<i8"), ("file", "<i4"), ("line", "<i4")])
+_WRITE_BYTES = 1 << 20
+
+
+class Stored(NamedTuple):
+    """Views of one conversation's tokens; nothing is copied."""
+
+    token_ids: np.ndarray
+    """uint32"""
+    loss_mask: np.ndarray
+    """uint8"""
+
+
+class TokenStore:
+    """A finished store, opened for reading."""
+
+    def __init__(self, folder: Path) -> None:
+        self._manifest = json.loads((folder / _MANIFEST).read_text())
+        self._documents = _map(folder / "documents.bin", _DOCUMENT)
+        self._token_ids = _map(folder / "tokens.u32", np.dtype("<u4"))
+        self._loss_mask = _map(folder / "trained.u8", np.dtype("u1"))
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def __getitem__(self, index: int) -> Stored:
+        document = self._documents[index]
+        span = slice(int(document["start"]), int(document["start"] + document["length"]))
+        return Stored(self._token_ids[span], self._loss_mask[span])
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each conversation."""
+        return self._documents["length"]
+
+    @property
+    def trained(self) -> np.ndarray:
+        """Trained tokens of each conversation."""
+        return self._documents["trained"]
+
+    def where(self, index: int) -> str:
+        document = self._documents[index]
+        return f"{self._manifest['files'][document['file']]}:{document['line']}"
+
+    @property
+    def ledger(self) -> Ledger:
+        """What became of the rows when they were read. A copy: rows may still be lost to their length."""
+        kept = self._manifest["ledger"]
+        return Ledger(
+            read=kept["read"],
+            used=kept["used"],
+            dropped=Counter(kept["dropped"]),
+            bad_rows=[BadRow(*row) for row in kept["bad_rows"]],
+        )
+
+
+class StoreWriter:
+    """Appends conversations to a store that nobody sees until it is finished."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tokens = (folder / "tokens.u32").open("wb", buffering=_WRITE_BYTES)
+        self._masks = (folder / "trained.u8").open("wb", buffering=_WRITE_BYTES)
+        self._documents: list[np.ndarray] = []
+        self._files: dict[str, int] = {}
+        self._written = 0
+
+    def append(
+        self, token_ids: np.ndarray, loss_mask: np.ndarray, lengths: np.ndarray, places: Sequence[tuple[str, int]]
+    ) -> None:
+        """Conversations one after the other, with the file and line each came from."""
+        self._tokens.write(token_ids.astype("<u4", copy=False).tobytes())
+        self._masks.write(loss_mask.astype("u1", copy=False).tobytes())
+        documents = np.empty(len(lengths), _DOCUMENT)
+        documents["length"] = lengths
+        documents["start"] = self._written + np.cumsum(lengths) - lengths
+        totals = np.concatenate([[0], np.cumsum(loss_mask, dtype=np.int64)])
+        ends = np.cumsum(lengths)
+        documents["trained"] = totals[ends] - totals[ends - lengths]
+        documents["file"] = [self._files.setdefault(file, len(self._files)) for file, _ in places]
+        documents["line"] = [line for _, line in places]
+        self._documents.append(documents)
+        self._written += int(lengths.sum())
+
+    def finish(self, ledger: Ledger, *, keep: np.ndarray | None = None) -> None:
+        """Close the files and write the manifest last. `keep` lists the conversations that are part of the store."""
+        self.close()
+        documents = np.concatenate([np.empty(0, _DOCUMENT), *self._documents])
+        documents = documents if keep is None else documents[keep]
+        documents.tofile(self._folder / "documents.bin")
+        counts = {"read": ledger.read, "used": ledger.used, "dropped": ledger.dropped, "bad_rows": ledger.bad_rows}
+        manifest = {"format": FORMAT, "files": list(self._files), "ledger": counts}
+        (self._folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+
+    def close(self) -> None:
+        self._tokens.close()
+        self._masks.close()
+
+
+def store_key(files: Iterable[tuple[str, Path]], parts: dict[str, Any]) -> str:
+    """Hash of the files' names and bytes and of all else that decides the tokens."""
+    digest = hashlib.sha256(json.dumps([FORMAT, parts], sort_keys=True).encode())
+    for name, path in files:
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"\n{name}\n{content}".encode())
+    return digest.hexdigest()[:32]
+
+
+def open_store(directory: Path, key: str) -> TokenStore | None:
+    """The finished store of that key, if there is one."""
+    folder = directory / key
+    return TokenStore(folder) if (folder / _MANIFEST).is_file() else None
+
+
+@contextmanager
+def new_store(directory: Path, key: str) -> Iterator[StoreWriter]:
+    """Yields a `StoreWriter` in a temporary folder beside the place; on success the folder takes its place.
+
+    Two processes may build one key at once: each writes its own folder, the first to finish gives it, and the
+    other's equal one is thrown away.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{key}.", dir=directory))
+    except OSError as error:
+        raise DataError(f"Tokenised data cannot be kept in {directory} ({error.strerror}).") from error
+    writer = StoreWriter(temporary)
+    try:
+        yield writer
+        _settle(temporary, directory / key)
+    finally:
+        writer.close()
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _settle(temporary: Path, place: Path) -> None:
+    try:
+        os.rename(temporary, place)  # noqa: PTH104 (Path.rename says no more)
+    except OSError:
+        # A folder is there already: another process's equal store, or the remains of a broken one.
+        if (place / _MANIFEST).is_file():
+            return
+        shutil.rmtree(place, ignore_errors=True)
+        temporary.rename(place)
+
+
+def _map(path: Path, dtype: np.dtype) -> np.ndarray:
+    # mmap refuses an empty file.
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r")) if path.stat().st_size else np.empty(0, dtype)

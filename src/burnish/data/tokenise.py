@@ -1,0 +1,126 @@
+"""Reads a data set once, renders it and fills a token store. Memory stays flat in the number of rows."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from burnish.data.conversations import RowFault, parse_conversation
+from burnish.data.ledger import BadRow, Ledger
+from burnish.data.render import ChatRenderer
+from burnish.data.render.pieces import Piece
+from burnish.data.sources import read_records
+from burnish.data.store import StoreWriter, new_store
+from burnish.errors import DataError
+from burnish.spec.train import SourceData
+
+_CHUNK_LETTERS = 2 << 20
+"""Text that is encoded at once: enough for all cores, little enough to stay in memory."""
+
+_SAY_EVERY_SECONDS = 5.0
+
+_TEXT_AMONG_CHATS = "only a text column, in a dataset whose other rows are conversations"
+
+Say = Callable[[str], None]
+
+
+class Written(NamedTuple):
+    """A conversation in pieces, and where it came from."""
+
+    pieces: list[Piece]
+    file: str
+    line: int
+    is_text: bool
+    """Plain text, with no turns in it."""
+
+
+def build_store(data: SourceData, path: Path, renderer: ChatRenderer, directory: Path, key: str, say: Say) -> None:
+    """Tokenise every row under `path`; `DataError` if a row cannot be used and none may be skipped."""
+    ledger = Ledger()
+    with new_store(directory, key) as writer:
+        fill = _Fill(renderer, writer, say)
+        for chunk in _chunks(write_conversations(data, path, renderer, ledger)):
+            fill.append(chunk)
+        keep = _without_text_among_chats(fill.written, ledger)
+        if ledger.dropped["bad row"] and data.on_bad_row == "error":
+            raise ledger.bad_rows_error()
+        if not ledger.read:
+            raise no_rows(data)
+        writer.finish(ledger, keep=keep)
+    fill.report()
+
+
+def write_conversations(data: SourceData, path: Path, renderer: ChatRenderer, ledger: Ledger) -> Iterator[Written]:
+    """The rows that can be rendered, in order. The others are in the ledger, with their reasons."""
+    for record in read_records(path, data.splits, on_bad=ledger.drop_bad):
+        try:
+            conversation = parse_conversation(record)
+            pieces = renderer.write(conversation, data.loss_mask)
+        except RowFault as fault:
+            ledger.drop_bad(BadRow(record.where, str(fault)))
+            continue
+        ledger.use()
+        yield Written(pieces, record.file, record.line, conversation.text is not None)
+
+
+def no_rows(data: SourceData) -> DataError:
+    return DataError(
+        f"{data.path}: the dataset has no rows.", hint="Look at the file: it is empty, or holds blank lines only."
+    )
+
+
+@dataclass
+class _Fill:
+    """Chunks on their way into a store, and what has been said about them."""
+
+    renderer: ChatRenderer
+    writer: StoreWriter
+    say: Say
+    written: list[tuple[str, int, bool]] = field(default_factory=list)
+    tokens: int = 0
+    started: float = field(default_factory=time.monotonic)
+    said: float = field(default_factory=time.monotonic)
+
+    def append(self, chunk: list[Written]) -> None:
+        many = self.renderer.encode([each.pieces for each in chunk])
+        places = [(each.file, each.line) for each in chunk]
+        self.writer.append(many.token_ids, many.loss_mask, many.lengths, places)
+        self.written += [(each.file, each.line, each.is_text) for each in chunk]
+        self.tokens += len(many.token_ids)
+        if time.monotonic() - self.said > _SAY_EVERY_SECONDS:
+            self.report()
+
+    def report(self) -> None:
+        self.said = time.monotonic()
+        seconds = self.said - self.started
+        self.say(f"Tokenised {len(self.written):,} conversations, {self.tokens:,} tokens, in {seconds:.1f}s")
+
+
+def _chunks(written: Iterable[Written]) -> Iterator[list[Written]]:
+    chunk: list[Written] = []
+    letters = 0
+    for each in written:
+        chunk.append(each)
+        letters += sum(len(piece.text) for piece in each.pieces)
+        if letters >= _CHUNK_LETTERS:
+            yield chunk
+            chunk, letters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _without_text_among_chats(written: list[tuple[str, int, bool]], ledger: Ledger) -> np.ndarray | None:
+    """Which conversations to keep where plain text and turns are mixed; None keeps all.
+
+    Decided from the whole data set, so the order of its rows does not matter.
+    """
+    is_text = np.array([text for _, _, text in written], bool)
+    if is_text.all() or not is_text.any():
+        return None
+    for place in np.flatnonzero(is_text).tolist():
+        file, line, _ = written[place]
+        ledger.recall(BadRow(f"{file}:{line}", _TEXT_AMONG_CHATS))
+    return ~is_text

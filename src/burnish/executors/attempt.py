@@ -14,7 +14,6 @@ The verdict is `sight_of`, a pure function of these files. Nothing here starts o
 import contextlib
 import fcntl
 import json
-import math
 import os
 import time
 from collections.abc import Mapping
@@ -25,7 +24,9 @@ from typing import Any
 from burnish.executors.base import ExitRecord, Phase, Program, Sight
 
 _DEFAULT_GRACE_SECONDS = 30.0
-_EXIT_BYTES = 1024
+_LONGEST_GRACE_SECONDS = 365 * 86_400.0
+_EXIT_BYTES = 4096
+_ERROR_LETTERS = 256
 
 
 @dataclass(frozen=True)
@@ -133,11 +134,13 @@ class Attempt:
         if self.spec.exists():
             return
         temporary = self._temporary(self.spec)
-        _write_synced(temporary, json.dumps(asdict(order)).encode())
-        # A link, not a rename: it refuses where a rename would replace.
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, self.spec)
-        temporary.unlink()
+        try:
+            _write_synced(temporary, json.dumps(asdict(order)).encode())
+            # A link, not a rename: it refuses where a rename would replace.
+            with contextlib.suppress(FileExistsError):
+                os.link(temporary, self.spec)
+        finally:
+            temporary.unlink(missing_ok=True)
         _sync_directory(self.root)
 
     def read_order(self) -> Order:
@@ -201,7 +204,7 @@ class Attempt:
 
     def grace_seconds(self) -> float:
         grace = self.read_grace()
-        return _DEFAULT_GRACE_SECONDS if grace is None or math.isnan(grace) else max(0.0, grace)
+        return _DEFAULT_GRACE_SECONDS if grace is None else min(max(0.0, grace), _LONGEST_GRACE_SECONDS)
 
     def reserve_exit(self) -> None:
         """Take the room for the exit record while there is some, so that a disk the program filled can hold it."""
@@ -209,7 +212,7 @@ class Attempt:
 
     def write_exit(self, record: ExitRecord, *, error: str = "") -> None:
         """The verdict, over the room that was reserved. `error` says why the program could not be started."""
-        text = json.dumps(asdict(record) | {"error": error[: _EXIT_BYTES // 4]}).encode()
+        text = json.dumps(asdict(record) | {"error": error[:_ERROR_LETTERS]}).encode()
         file = os.open(self._reserved_exit, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             os.pwrite(file, text.ljust(_EXIT_BYTES), 0)

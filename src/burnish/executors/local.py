@@ -1,7 +1,8 @@
 """Programs on this machine, each under a supervisor of its own that outlives whoever launched it.
 
 All that is known is in the attempt directories, so a new `LocalExecutor` on the same root goes on where the last
-one was cut off, and two at once do not disturb each other. Linux only: it needs /proc, pidfd and flock.
+one was cut off, and two at once do not disturb each other. Linux only: it needs /proc, pidfd and flock. Where
+systemd runs the server, its unit needs `KillMode=process`, or systemd ends the programs with it.
 """
 
 import os
@@ -50,10 +51,16 @@ class LocalExecutor:
     def launch(self, program: Program) -> None:
         attempt = self._attempt(program.key)
         environment = {**self._environment, **program.environment, **environment_for(program.slots, self.capacity())}
-        attempt.freeze(program, environment=environment, cgroups=self._cgroups)
+        try:
+            attempt.freeze(program, environment=environment, cgroups=self._cgroups)
+        except OSError as problem:
+            raise ExecutorError(
+                f"{program.key} could not be written down in {self._root}: {problem.strerror}.",
+                hint="Make room there, or see that the server may write to it.",
+            ) from problem
         # Frozen but never started is a launch that was cut off in between: starting it now repairs that.
-        if sight_of(attempt.look(self._boot_id)).phase is Phase.ABSENT:
-            self._wait_for_start(attempt, _start_supervisor(attempt))
+        phase = sight_of(attempt.look(self._boot_id)).phase
+        self._wait_for_start(attempt, _start_supervisor(attempt) if phase is Phase.ABSENT else None)
         if error := attempt.read_start_error():
             raise ExecutorError(error, hint="Look at the command and at the folder that it starts in.")
 
@@ -111,11 +118,12 @@ class LocalExecutor:
             raise ExecutorError(f"{key!r} cannot name a program.", hint="Use letters, digits, '.', '_' and '-'.")
         return Attempt(self._root / key)
 
-    def _wait_for_start(self, attempt: Attempt, supervisor: subprocess.Popen[bytes]) -> None:
+    def _wait_for_start(self, attempt: Attempt, supervisor: subprocess.Popen[bytes] | None) -> None:
         """Until the program runs, under this supervisor or under one that was quicker."""
         deadline = time.monotonic() + _START_SECONDS
         while True:
-            has_ended = supervisor.poll() is not None  # Asked first: what it has written is looked at afterwards.
+            # Asked first: what it has written by then is looked at afterwards.
+            has_ended = supervisor is not None and supervisor.poll() is not None
             phase = sight_of(attempt.look(self._boot_id)).phase
             if phase not in (Phase.ABSENT, Phase.STARTING):
                 return
@@ -124,7 +132,7 @@ class LocalExecutor:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.005)
-        if phase is Phase.ABSENT:
+        if phase is Phase.ABSENT and supervisor is not None:
             supervisor.kill()
             raise ExecutorError(
                 f"The supervisor did not start within {_START_SECONDS:g} seconds.",

@@ -12,7 +12,7 @@ import httpx
 
 from burnish.errors import NotFound, VolumeError
 from burnish.literals import volume_path
-from burnish.sdk.transport import Transport, path_of
+from burnish.sdk.transport import MisdeclaredBody, Transport, path_of
 from burnish.wire import CheckPutRequest, EntryList, EntryView
 
 CHUNK_BYTES = 1 << 20
@@ -102,7 +102,7 @@ class Files:
                 headers=headers,
                 timeout=httpx.Timeout(None, connect=5.0),
             )
-        except httpx.LocalProtocolError as error:
+        except MisdeclaredBody as error:
             raise VolumeError(
                 f"{source} changed while it was being sent.", hint="Put it again when nobody writes to it."
             ) from error

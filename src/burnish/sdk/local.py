@@ -50,7 +50,7 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
     url = environment.get("BURNISH_URL")
     if not url:
         return Place(home=find_home(environment))
-    key = environment.get("BURNISH_API_KEY")
+    key = environment.get("BURNISH_API_KEY", "").strip()
     if not key:
         raise AccessDenied(
             f"BURNISH_URL is set to {url}, but BURNISH_API_KEY is not.",

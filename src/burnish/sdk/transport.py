@@ -36,7 +36,7 @@ class Transport:
 
     def _aim(self, url: str, api_key: str) -> None:
         self.url = url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {api_key}"}
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
     def close(self) -> None:
         self._http.close()
@@ -90,17 +90,18 @@ class Transport:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except httpx.LocalProtocolError:
-            # We sent other than we promised: the sender knows what that means.
-            raise
+        except httpx.LocalProtocolError as error:
+            raise MisdeclaredBody(f"The request to {self.url} cannot be sent: {error}.") from error
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise ServerError(
+                f"{self.url} is not the address of a server.", hint="Write BURNISH_URL as http://host:port."
+            ) from error
         except httpx.TimeoutException as error:
             raise ServerError(f"The server at {self.url} took too long to answer.", hint=_LOOK) from error
-        except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
+        except httpx.ConnectError as error:
             raise Unreachable(f"The server at {self.url} cannot be reached.", hint=_LOOK) from error
         except httpx.TransportError as error:
             raise LostReply(f"The server at {self.url} broke off in the middle.", hint=_LOOK) from error
-        except httpx.InvalidURL as error:
-            raise ServerError(f"{self.url} is not the address of a server.", hint="Look at BURNISH_URL.") from error
 
 
 class Unreachable(ServerError):
@@ -109,6 +110,10 @@ class Unreachable(ServerError):
 
 class LostReply(Unreachable):
     """The request went out and no whole answer came: nobody knows whether it was done."""
+
+
+class MisdeclaredBody(ServerError):
+    """What was sent is longer or shorter than was said at its beginning."""
 
 
 _LOOK = "`burnish status` shows what runs; `burnish up` starts the local server."

@@ -68,7 +68,7 @@ function numbersView(run) {
   const left = secondsLeft(run);
   const numbers = [
     ["of " + (run.max_steps === null ? "not yet known" : `${count(run.max_steps)} steps`), count(run.step)],
-    ["loss (mean, nats per token)", run.loss === null ? null : run.loss.toFixed(4)],
+    ["loss, nats per token", run.loss === null ? null : run.loss.toFixed(4)],
     ["tokens/s", speed === null ? null : count(speed)],
     ["left", left === null ? null : span(left)],
     ["spent training", run.usage.train_seconds ? span(run.usage.train_seconds) : null],

@@ -14,7 +14,7 @@ _HINT = "Send the server's key as Authorization: Bearer <key>; it is in the file
 
 
 def watch_key(token: str, run_id: str) -> str:
-    """Opens one run for reading: its detail, metrics and logs."""
+    """Opens one run for reading: its detail, metrics, log and checkpoints."""
     return hmac.new(token.encode(), f"watch:{run_id}".encode(), hashlib.sha256).hexdigest()[:32]
 
 

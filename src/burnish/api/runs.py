@@ -50,7 +50,7 @@ def read_log(
     return logs.read_log(house, run_id, offset, limit)
 
 
-@router.get("/{run_id}/checkpoints")
+@watched.get("/{run_id}/checkpoints")
 def list_checkpoints(house: GivenHouse, run_id: str) -> CheckpointList:
     return control.list_checkpoints(house, run_id)
 

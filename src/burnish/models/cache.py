@@ -205,7 +205,11 @@ def _convert(gguf: Path, directory: Path, lock: int) -> None:
 
 
 def _write_manifest(directory: Path, name: str, origin: str) -> None:
-    folder = inspect_folder(directory)
+    try:
+        folder = inspect_folder(directory)
+    except ModelError as error:
+        # The user knows where it came from, not the hidden folder that it was built in.
+        raise ModelError(error.message.replace(str(directory), origin), hint=error.hint) from error
     manifest = Manifest(
         id=name,
         architecture=folder.facts.architecture,

@@ -40,7 +40,9 @@ _TAKEN_VARIABLES = {
 
 def read_prime(document: Document) -> Reading:
     """A `ConfigError` names every key at fault; nothing is passed over in silence."""
-    tagged = _with_tags(_with_nulls(document))
+    # A variable's text is the trainer's own affair: "None" stays text there.
+    variables = {key: document[key] for key in ("env_vars",) if key in document}
+    tagged = _with_tags(_with_nulls(document) | variables)
     judgement = judge(PrimeConfig, tagged)
     config, faults = judgement.config, list(judgement.faults)
     if judgement.is_sound:
@@ -141,7 +143,10 @@ def _check_optimizer(config: PrimeConfig) -> Iterator[Fault]:
 
 def _check_deployment(config: PrimeConfig) -> Iterator[Fault]:
     deployment = config.deployment
-    if not isinstance(deployment, SingleNode):
+    if isinstance(deployment, MultiNode):
+        if deployment.num_nodes is None and "num_train_nodes" not in deployment.model_fields_set:
+            message = "deployment.num_train_nodes is missing: it would be 2, and burnish trains on one machine."
+            yield Fault("invalid", "deployment.num_train_nodes", message, 'Use type = "single_node".')
         return
     older, newer = deployment.num_gpus, deployment.num_train_gpus
     if older is not None and "num_train_gpus" in deployment.model_fields_set:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from burnish.dialects.schema import (
     Count,
@@ -15,7 +15,7 @@ from burnish.dialects.schema import (
     Whole,
 )
 
-_ROOMY = NoEffect("it saves memory on the device and changes no result; weights and optimizer stay on the device")
+_ROOMY = NoEffect("it trades time for memory and changes no result; the trainer chooses for itself")
 KERNEL = NoEffect("it picks a kernel and changes no result; burnish picks its own")
 PARALLEL = "splitting one model or one row over devices is not built"
 _EXPERTS = NoEffect("it steers mixture-of-experts kernels and changes no result")
@@ -66,9 +66,11 @@ class Model(Section):
     conversion_dir: Annotated[str | None, NoEffect("weights are read as they are, without conversion")] = None
     seq_len: Annotated[Whole, NoEffect("data.seq_len rules, as in prime-rl")] = 2048
     attn: Annotated[Literal["flash_attention_2", "flash_attention_3", "flash_attention_4", "auto"], KERNEL] = "auto"
-    compile: Annotated[Compile | None, NoEffect("nothing is compiled; results are the same")] = Compile()
-    ac: Annotated[ActivationCheckpoints | None, _ROOMY] = ActivationCheckpoints()
-    ac_offloading: Annotated[ActivationOffloading | None, _ROOMY] = ActivationOffloading()
+    compile: Annotated[Compile | None, NoEffect("nothing is compiled; results are the same")] = Field(
+        default_factory=Compile
+    )
+    ac: Annotated[ActivationCheckpoints | None, _ROOMY] = Field(default_factory=ActivationCheckpoints)
+    ac_offloading: Annotated[ActivationOffloading | None, _ROOMY] = Field(default_factory=ActivationOffloading)
     fsdp_cpu_offload: Annotated[bool, _ROOMY] = False
     optim_cpu_offload: Annotated[bool, _ROOMY] = True
     full_offload: Annotated[FullOffload | None, BeforeValidator(_switch), _ROOMY] = None
@@ -97,7 +99,7 @@ class Model(Section):
     lora: Annotated[
         Any, Refused("LoRA is not built; every weight is trained", hint="Leave [model.lora] out for a full fine-tune.")
     ] = None
-    debug: Annotated[Debug, Obeyed("switches for debugging")] = Debug()
+    debug: Annotated[Debug, Obeyed("switches for debugging")] = Field(default_factory=Debug)
     fused_lm_head_token_chunk_size: Annotated[Whole | Literal["disabled"], _ROOMY] = 8192
     fused_lm_head_chunk_size: Annotated[Whole | Literal["auto", "disabled"] | None, Origin.OLDER, _ROOMY] = None
     tp: Annotated[Whole, Origin.OLDER, Refused(PARALLEL, hint="Leave tp out.")] = 1

@@ -82,7 +82,7 @@ class SourceData(Data):
     ] = "all_exhausted"
     shuffle: Annotated[bool, Obeyed("a different order each epoch")] = True
     seed: Annotated[Whole, Obeyed("seed of the order")] = 0
-    loss_mask: Annotated[LossMask, Obeyed("whose words are trained")] = LossMask()
+    loss_mask: Annotated[LossMask, Obeyed("whose words are trained")] = Field(default_factory=LossMask)
     pack: Annotated[bool, Origin.BURNISH, Obeyed("share a row between short conversations")] = True
     overflow: Annotated[
         Literal["drop", "truncate", "error"],
@@ -203,8 +203,8 @@ _WANDB = Refused("metrics are not sent to other services", hint="Leave it out: `
 
 class Monitors(Section):
     wandb: Annotated[Any, _WANDB] = None
-    file: Annotated[FileMonitor | None, NoEffect("every metric is kept; `burnish train metrics` shows them")] = (
-        FileMonitor()
+    file: Annotated[FileMonitor | None, NoEffect("every metric is kept; `burnish train metrics` shows them")] = Field(
+        default_factory=FileMonitor
     )
 
 
@@ -257,30 +257,34 @@ class PrimeConfig(Section):
     max_epochs: Annotated[Number | None, Origin.BURNISH, Field(gt=0), _EPOCHS] = None
     n_epochs: Annotated[Number | None, Origin.BURNISH, Field(gt=0), _EPOCHS] = None
     seed: Annotated[Whole, Origin.BURNISH, Obeyed("seed of all that is random beside the data's order")] = 0
-    model: Annotated[Model, Obeyed("the model")] = Model()
-    tokenizer: Annotated[Tokenizer, Obeyed("the tokenizer")] = Tokenizer()
+    model: Annotated[Model, Obeyed("the model")] = Field(default_factory=Model)
+    tokenizer: Annotated[Tokenizer, Obeyed("the tokenizer")] = Field(default_factory=Tokenizer)
     renderer: Annotated[
         PlainRenderer | DefaultRenderer | Qwen3Renderer | KnownRenderer,
         Field(discriminator="name"),
         Obeyed("how a conversation becomes tokens; absent: auto, the model's own chat template"),
-    ] = PlainRenderer(name="auto")
-    data: Annotated[SourceData | FakeData, Field(discriminator="type"), Obeyed("what is trained on")] = SourceData()
+    ] = Field(default_factory=lambda: PlainRenderer(name="auto"))
+    data: Annotated[SourceData | FakeData, Field(discriminator="type"), Obeyed("what is trained on")] = Field(
+        default_factory=SourceData
+    )
     val: Annotated[Any, Refused("validation during training is not built", hint="Leave [val] out.")] = None
-    optim: Annotated[AdamW | KnownOptimizer, Field(discriminator="type"), Obeyed("the optimizer")] = AdamW()
+    optim: Annotated[AdamW | KnownOptimizer, Field(discriminator="type"), Obeyed("the optimizer")] = Field(
+        default_factory=AdamW
+    )
     scheduler: Annotated[
         Constant | Linear | Cosine, Field(discriminator="type"), Obeyed("the learning rate over the steps")
-    ] = Constant()
+    ] = Field(default_factory=Constant)
     ckpt: Annotated[
         Checkpoints | None, Obeyed("keep a resumable checkpoint at the end; absent: only the trained model is exported")
     ] = None
     resume: Annotated[Resume | None, Obeyed("start from a checkpoint; empty: the newest whole one")] = None
     deployment: Annotated[SingleNode | MultiNode, Field(discriminator="type"), Obeyed("the devices to train on")] = (
-        SingleNode()
+        Field(default_factory=SingleNode)
     )
     env_vars: Annotated[dict[str, str], Obeyed("variables for the trainer's process")] = Field(default={})
-    run: Annotated[Run, Obeyed("the run's name")] = Run()
-    log: Annotated[Log, Obeyed("the log")] = Log()
-    monitors: Annotated[Monitors, Obeyed("where metrics go")] = Monitors()
+    run: Annotated[Run, Obeyed("the run's name")] = Field(default_factory=Run)
+    log: Annotated[Log, Obeyed("the log")] = Field(default_factory=Log)
+    monitors: Annotated[Monitors, Obeyed("where metrics go")] = Field(default_factory=Monitors)
     output_dir: Annotated[
         Any,
         Refused(
@@ -292,10 +296,12 @@ class PrimeConfig(Section):
     clean: Annotated[bool, NoEffect("every run has a folder of its own")] = False
     dry_run: Annotated[bool, Refused("a run that does not train is not built", hint="Leave dry_run out.")] = False
     matmul_precision: Annotated[
-        Literal["highest", "high", "medium"], NoEffect("GPUs compute in bfloat16, CPUs in full float32")
+        Literal["highest", "high", "medium"], NoEffect("GPUs compute in bfloat16, CPUs in float32")
     ] = "high"
     dist_timeout_seconds: Annotated[Whole, NoEffect("one process waits for no other")] = 3600
-    gc: Annotated[Gc | None, NoEffect("one process needs no common beat for its garbage collector")] = Gc()
+    gc: Annotated[Gc | None, NoEffect("one process needs no common beat for its garbage collector")] = Field(
+        default_factory=Gc
+    )
     heartbeat: Annotated[
         Any, Refused("no service is called while training", hint="Leave it out: `burnish train get` tells the state.")
     ] = None

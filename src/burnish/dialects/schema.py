@@ -125,8 +125,11 @@ def rows_of(schema: type[Section], prefix: str = "", when: str = "") -> Iterator
         path = f"{prefix}{key.name}"
         yield Row(path, when, key.verdict, key.origin, key.default)
         for section in key.sections:
+            inner = _when(section, key.tag) or when
             if section.verdict is None:
-                yield from rows_of(section, f"{path}.", _when(section, key.tag) or when)
+                yield from rows_of(section, f"{path}.", inner)
+            else:
+                yield Row(f"{path}.{key.tag}", inner, section.verdict, key.origin, None)
 
 
 def tags_of(section: type[Section], tag: str) -> tuple[str, ...]:
@@ -137,7 +140,8 @@ def _key(name: str, field: FieldInfo) -> Key:
     verdict = next(item for item in field.metadata if isinstance(item, Verdict))
     origin = next((item for item in field.metadata if isinstance(item, Origin)), Origin.PRIME)
     tag = field.discriminator if isinstance(field.discriminator, str) else None
-    return Key(name, verdict, origin, field.get_default(), tuple(_sections(field.annotation)), tag)
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    return Key(name, verdict, origin, default, tuple(_sections(field.annotation)), tag)
 
 
 def _sections(annotation: Any) -> Iterator[type[Section]]:

@@ -1,0 +1,140 @@
+"""`python -m burnish.train RUN_DIR [--attempt N]`: reads `run.json`, keeps `events.jsonl`, prints the log.
+
+The light half of the trainer. It prepares the data while torch, which takes seconds, is imported beside it, and it
+turns errors into the diary's last line. Exit code 0 for completed and stopped, 1 for failed, 2 for usage.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from concurrent.futures import Future
+from dataclasses import asdict
+from pathlib import Path
+from threading import Thread
+from types import ModuleType
+
+from burnish.data.prepare import PreparedData, prepare_data
+from burnish.errors import BurnishError, PlanError
+from burnish.run.directory import CheckpointDirectory, RunDirectory
+from burnish.run.events import EventWriter, Finished, Prepared, Started, Step, read_events
+from burnish.run.order import RunOrder, read_order
+from burnish.run.plan import Horizon, plan_horizon
+from burnish.train.console import say
+from burnish.train.job import Job
+from burnish.train.machine import device_name, settle_process
+from burnish.train.shelf import find_start, sweep
+from burnish.train.stop import Stopped, StopSignal
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m burnish.train", description="Train as RUN_DIR/run.json orders.")
+    parser.add_argument("run_directory", type=Path, metavar="RUN_DIR")
+    parser.add_argument("--attempt", type=int, metavar="N", help="default: one more than the diary holds")
+    given = parser.parse_args(arguments)
+    run = RunDirectory(given.run_directory.resolve())
+    if not run.order.is_file():
+        parser.error(f"there is no {run.order}")
+    stop = StopSignal()
+    stop.install()
+    diary = EventWriter(run.diary, attempt=given.attempt or _next_attempt(run))
+    try:
+        _run(run, diary, stop)
+    except Stopped:
+        say("INFO", "Stopped before the first step.")
+        diary.append(Finished(outcome="stopped", step=_last_step(run), message="Stopped before the first step."))
+    except BurnishError as error:
+        return _fail(run, diary, error.message, error.hint, error.code)
+    except Exception as error:  # the last place to say why a run died
+        traceback.print_exc()
+        return _fail(run, diary, f"The trainer broke: {type(error).__name__}: {error}", "See the log.", "internal")
+    return 0
+
+
+def _run(run: RunDirectory, diary: EventWriter, stop: StopSignal) -> None:
+    with stop.interrupting():
+        order = _read_order(run)
+        os.environ.update(order.spec.environment)
+        settle_process()
+        start = _open_run(run, order, diary)
+        engine = _import_beside("burnish.train.loop")
+        data = prepare_data(
+            order.spec,
+            model_directory=order.model_directory,
+            data_path=order.data_path,
+            store_directory=order.store_directory,
+            say=lambda text: say("INFO", text),
+        )
+        horizon = plan_horizon(order.spec, rows_per_epoch=data.rows_per_epoch)
+        _tell_data(order, data, horizon, diary)
+        loop = engine.result()
+    loop.train(Job(order, run, data, horizon, start, diary, stop, say))
+
+
+def _read_order(run: RunDirectory) -> RunOrder:
+    try:
+        return read_order(run)
+    except (OSError, ValueError) as error:
+        raise PlanError(f"{run.order} cannot be read: {error}") from error
+
+
+def _open_run(run: RunDirectory, order: RunOrder, diary: EventWriter) -> CheckpointDirectory | None:
+    """Where to start from; clears what a dead attempt left and tells the diary that the trainer is up."""
+    sweep(run)
+    start = find_start(run, resume_from=order.resume_from, say=say)
+    device = device_name(order.layout.device)
+    dtype = order.spec.dtype
+    if dtype == "auto":
+        dtype = "bfloat16" if order.layout.device == "cuda" else "float32"
+    resumed_from = start.step if start else 0
+    diary.append(Started(pid=os.getpid(), device=device, dtype=dtype, resumed_from_step=resumed_from))
+    say("INFO", f"{order.run_id}: {order.spec.model} on {device}, {dtype} over float32 master weights")
+    if start:
+        say("INFO", f"Resuming from step {start.step}: {start.root}")
+    return start
+
+
+def _import_beside(module: str) -> Future[ModuleType]:
+    """The module, once it is imported in a thread of its own.
+
+    By name, because that is the point: nothing here may import torch before `settle_process`, and tokenising a data
+    set spends its time in Rust, so the two share the machine well.
+    """
+    future: Future[ModuleType] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(importlib.import_module(module))
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=work, name="import-torch").start()
+    return future
+
+
+def _tell_data(order: RunOrder, data: PreparedData, horizon: Horizon, diary: EventWriter) -> None:
+    diary.append(Prepared(**asdict(data.facts), steps=horizon.steps, steps_per_epoch=horizon.steps_per_epoch))
+    say(
+        "INFO",
+        f"{horizon.steps} steps of {order.spec.rows_per_step} rows ({horizon.epochs:.2f} epochs), "
+        f"{order.spec.schedule.kind} learning rate, peak {order.spec.optimizer.learning_rate:.2e}",
+    )
+
+
+def _next_attempt(run: RunDirectory) -> int:
+    return 1 + max((event.attempt for event in read_events(run.diary)[0]), default=0)
+
+
+def _last_step(run: RunDirectory) -> int:
+    return max((event.step for event in read_events(run.diary)[0] if isinstance(event, Step)), default=0)
+
+
+def _fail(run: RunDirectory, diary: EventWriter, message: str, hint: str, code: str) -> int:
+    say("ERROR", f"{message} {hint}".rstrip())
+    diary.append(Finished(outcome="failed", step=_last_step(run), message=message, hint=hint, code=code))
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

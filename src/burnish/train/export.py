@@ -1,0 +1,52 @@
+"""The trained model as a Hugging Face folder that stock transformers loads, in `step_N/model`.
+
+Weights are rounded once, to the dtype that the base model's folder stores; the float32 ones are in `trainer`.
+"""
+
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from burnish.train.model import Decoder
+
+_COMPANIONS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+)
+"""Files that belong to a model and that training does not change."""
+
+
+def export_model(folder: Path, decoder: Decoder, *, base: Path) -> None:
+    """Write weights and config, and copy what goes with them from the base model's folder."""
+    dtype = stored_dtype(base)
+    weights = {name: tensor.detach().to(dtype) for name, tensor in decoder.model.state_dict().items()}
+    decoder.model.config.dtype = dtype
+    decoder.model.save_pretrained(folder, state_dict=weights)
+    for name in _COMPANIONS:
+        if (base / name).is_file():
+            shutil.copyfile(base / name, folder / name)
+
+
+def export_bytes(decoder: Decoder, *, base: Path) -> int:
+    """Size of an export, to a per cent."""
+    companions = sum((base / name).stat().st_size for name in _COMPANIONS if (base / name).is_file())
+    return stored_dtype(base).itemsize * sum(each.numel() for each in decoder.parameters()) + companions
+
+
+def stored_dtype(base: Path) -> torch.dtype:
+    """Of the weights on disk; a config may say otherwise, or nothing."""
+    file = next(iter(sorted(base.glob("*.safetensors"))), None)
+    if file is None:
+        return torch.float32
+    with safe_open(file, framework="pt") as weights:
+        return weights.get_tensor(next(iter(weights.keys()))).dtype

@@ -1,0 +1,219 @@
+"""The training loop: a step is a list of micro-batches, one sum, one division, one update, one line in the diary.
+
+Knows the order and the data's rows. Where ranks meet it asks `World`; how to save it leaves to `Keeper`.
+"""
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from burnish.data.loader import Batch, RowLoader
+from burnish.errors import ModelError, RunError
+from burnish.run.events import Finished, Step
+from burnish.run.plan import learning_rate_at
+from burnish.spec.model_facts import ModelFacts, read_model_facts
+from burnish.spec.train import SourceData
+from burnish.train import optim
+from burnish.train.checkpoint import Progress, load_trainer
+from burnish.train.job import Job
+from burnish.train.keeper import Keeper
+from burnish.train.machine import memory_bytes, peak_memory_bytes
+from burnish.train.meter import Meter, StepReport, peak_flops_of
+from burnish.train.model import Decoder, load_decoder
+from burnish.train.parallel import World, open_world
+
+_MOST_SKIPPED_IN_A_ROW = 3
+
+
+def train(job: Job) -> None:
+    """Train to the horizon, or to the step in which the run is asked to stop; ends with `Finished` in the diary."""
+    spec = job.order.spec
+    with job.stop.interrupting():
+        world = open_world(job.order.layout, spec)
+        decoder = load_decoder(job.order.model_directory, world)
+        optimizer = optim.build_optimizer(decoder.model, spec.optimizer)
+        progress = load_trainer(job.start.trainer, decoder.model, optimizer) if job.start else Progress()
+        loader = open_loader(job, world)
+        meter = open_meter(job, world)
+    keeper = Keeper(job, decoder, optimizer)
+    keeper.announce_found()
+    skipped_in_a_row = 0
+    while progress.step < job.horizon.steps:
+        if world.agree(job.stop.asked):
+            keeper.save_interrupted(progress)
+            finish(job, progress, "stopped", f"Stopped after step {progress.step} of {job.horizon.steps}.")
+            return
+        step = progress.step + 1
+        torch.manual_seed(spec.seed + step)  # dropout is the only chance in a step, and it resumes like the rest
+        started = time.perf_counter()
+        batches = loader.step(step)
+        rate = learning_rate_at(
+            step, peak=spec.optimizer.learning_rate, schedule=spec.schedule, steps=job.horizon.steps
+        )
+        result = take_step(world, decoder, optimizer, batches, learning_rate=rate, clip_norm=spec.clip_norm)
+        progress = replace(
+            progress,
+            step=step,
+            tokens=progress.tokens + result.tokens,
+            trained_tokens=progress.trained_tokens + result.trained_tokens,
+            skipped=progress.skipped + result.is_skipped,
+        )
+        record(job, world, meter, progress, result, rate, seconds=time.perf_counter() - started)
+        skipped_in_a_row = skipped_in_a_row + 1 if result.is_skipped else 0
+        if skipped_in_a_row == _MOST_SKIPPED_IN_A_ROW:
+            raise diverged(step)
+        if keeper.is_due(step) and step < job.horizon.steps:
+            keeper.save(progress)
+    keeper.save(progress)
+    finish(job, progress, "completed")
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """Sums over all ranks."""
+
+    loss: float
+    """Mean over the step's trained tokens."""
+    gradient_norm: float
+    tokens: int
+    trained_tokens: int
+    squared_lengths: int
+
+    @property
+    def is_skipped(self) -> bool:
+        return not np.isfinite(self.loss + self.gradient_norm)
+
+
+def take_step(
+    world: World,
+    decoder: Decoder,
+    optimizer: torch.optim.AdamW,
+    batches: list[Batch],
+    *,
+    learning_rate: float,
+    clip_norm: float | None,
+) -> StepResult:
+    """Forward and backward of each micro-batch, then one update. Nothing is touched if the sum is not finite.
+
+    Every token weighs the same: losses are summed and divided once, by the count of all ranks and micro-batches.
+    """
+    squares = sum(int(np.square(batch.lengths_D).sum()) for batch in batches)
+    counts = [sum(batch.tokens for batch in batches), sum(batch.trained_tokens for batch in batches), squares]
+    tokens, trained_tokens, squared_lengths = map(int, world.sum(counts))
+    loss = torch.zeros((), dtype=torch.float64, device=world.device)
+    for batch in batches:
+        share = decoder.summed_loss(batch, scale=1.0 / max(1, trained_tokens))
+        share.backward()
+        loss += share.detach()
+    norm = optim.gradient_norm(decoder)
+    (total,) = world.sum([loss.item()])
+    result = StepResult(total, norm.item(), tokens, trained_tokens, squared_lengths)
+    if result.is_skipped:
+        optimizer.zero_grad(set_to_none=True)
+    else:
+        optim.step(optimizer, learning_rate=learning_rate, norm=norm, clip_norm=clip_norm)
+    return result
+
+
+def record(
+    job: Job, world: World, meter: Meter, progress: Progress, result: StepResult, rate: float, *, seconds: float
+) -> None:
+    """The step in the diary and in the log."""
+    report = StepReport(
+        step=progress.step,
+        loss=result.loss,
+        gradient_norm=result.gradient_norm,
+        learning_rate=rate,
+        seconds=seconds,
+        tokens=result.tokens,
+        trained_tokens=result.trained_tokens,
+        slots=rows_of_step(job, progress.step) * job.order.spec.row_tokens,
+        squared_lengths=result.squared_lengths,
+        epoch=progress.step / job.horizon.steps_per_epoch,
+        skipped=progress.skipped,
+        peak_memory_bytes=_peak_memory(world),
+    )
+    meter.add(report)
+    job.diary.append(
+        Step(
+            step=report.step,
+            values=meter.values(),
+            tokens=report.tokens,
+            trained_tokens=report.trained_tokens,
+            seconds=seconds,
+        )
+    )
+    job.say("SUCCESS", meter.line())
+    if result.is_skipped:
+        job.say("WARNING", f"Step {report.step} changed nothing: its loss or its gradient is not finite.")
+
+
+def rows_of_step(job: Job, step: int) -> int:
+    """Rows in `step`, over all readers; the last step of an epoch may be short."""
+    place = (step - 1) % job.horizon.steps_per_epoch
+    per_step = job.order.spec.rows_per_step
+    return min(per_step, job.horizon.rows_per_epoch - place * per_step)
+
+
+def finish(job: Job, progress: Progress, outcome: str, message: str = "") -> None:
+    if message:
+        job.say("INFO", message)
+    job.say("INFO", "SFT trainer finished!")
+    job.diary.append(Finished.model_validate({"outcome": outcome, "step": progress.step, "message": message}))
+
+
+def diverged(step: int) -> RunError:
+    return RunError(
+        f"Steps {step - _MOST_SKIPPED_IN_A_ROW + 1} to {step} had a loss or a gradient that is not finite; "
+        "nothing was learned from them.",
+        hint="Lower optim.lr, set or lower optim.max_norm, or look at the rows of these steps.",
+    )
+
+
+def open_loader(job: Job, world: World) -> RowLoader:
+    spec = job.order.spec
+    return RowLoader(
+        source=job.data.source,
+        rows_per_step=spec.rows_per_step,
+        rows_per_device=spec.rows_per_device,
+        readers=world.readers,
+        reader=world.reader,
+        shuffle=isinstance(spec.data, SourceData) and spec.data.shuffle,
+        seed=spec.data.seed,
+    )
+
+
+def open_meter(job: Job, world: World) -> Meter:
+    if world.device.type == "cuda":
+        peak = peak_flops_of(torch.cuda.get_device_name(world.device))
+        memory = torch.cuda.get_device_properties(world.device).total_memory
+    else:
+        peak = probe_cpu_flops() if world.compute_dtype == torch.float32 else None
+        memory = memory_bytes()
+    shows_norm = job.order.spec.clip_norm is not None
+    return Meter(_facts(job), None if peak is None else peak * world.ranks, memory, shows_norm=shows_norm)
+
+
+def probe_cpu_flops(size: int = 1024, tries: int = 5) -> float:
+    """The CPU's own peak, measured: the best of a few float32 products of square matrices, under 0.2 s in all."""
+    left, right = torch.rand(size, size), torch.rand(size, size)
+    out = left @ right
+    best = float("inf")
+    for _ in range(tries):
+        started = time.perf_counter()
+        torch.mm(left, right, out=out)
+        best = min(best, time.perf_counter() - started)
+    return 2 * size**3 / best
+
+
+def _facts(job: Job) -> ModelFacts | None:
+    try:
+        return read_model_facts(job.order.model_directory)
+    except ModelError:
+        return None  # a family whose work we cannot count has no MFU
+
+
+def _peak_memory(world: World) -> int:
+    return torch.cuda.max_memory_reserved() if world.device.type == "cuda" else peak_memory_bytes()

@@ -212,7 +212,7 @@ _SECTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(_KEYS, _VALUES, max_size=6), _SECTIONS)
 def test_any_document_at_all_is_read_or_refused_and_never_breaks(
     write: Callable[[Any], str], document: dict[str, Any], sections: dict[str, Any]

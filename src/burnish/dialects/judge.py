@@ -17,7 +17,7 @@ from burnish.dialects.schema import NoEffect, Obeyed, Origin, Refused, Section, 
 KeyPath = tuple[str | int, ...]
 S = TypeVar("S", bound=Section)
 
-_SUGGESTED = 30
+_SUGGESTED = 20
 """Unknown keys beyond this many get no suggestion: a file that is wrong throughout is not worth the search."""
 _DEEPEST = 3
 

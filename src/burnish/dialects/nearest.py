@@ -55,16 +55,21 @@ def nearest_key(path: Sequence[str], known: Collection[str]) -> str | None:
     if synonym in known:
         return synonym
     parent = ".".join(parents)
-    scored = ((_likeness(leaf, parent, key), key) for key in known)
-    best, key = max(scored, default=(0.0, ""), key=lambda pair: pair[0])
-    return key if best > 0 else None
+    # difflib remembers its second sequence, so the leaf goes there and the keys pass by.
+    matcher = SequenceMatcher(None, "", leaf)
+    best, nearest = 0.0, None
+    for key in known:
+        likeness = _likeness(matcher, parent, key)
+        if likeness > best:
+            best, nearest = likeness, key
+    return nearest
 
 
-def _likeness(leaf: str, parent: str, key: str) -> float:
+def _likeness(matcher: SequenceMatcher[str], parent: str, key: str) -> float:
     key_parent, _, key_leaf = key.rpartition(".")
     at_home = key_parent == parent
-    matcher = SequenceMatcher(None, leaf, key_leaf)
     least = _ALIKE_AT_HOME if at_home else _ALIKE
+    matcher.set_seq1(key_leaf)
     if matcher.real_quick_ratio() < least or matcher.quick_ratio() < least:
         return 0.0
     ratio = matcher.ratio()

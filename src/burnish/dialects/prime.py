@@ -124,7 +124,8 @@ def _check_data(data: Data) -> Iterator[Fault]:
     if not any(data.loss_mask.model_dump().values()):
         message = "data.loss_mask leaves nobody's words to train."
         yield Fault("invalid", "data.loss_mask", message, "Set one of its keys to true.")
-    if data.pack_function is not None and (data.pack_function == "cat") != data.pack and not _pack_untouched(data):
+    both = data.pack_function is not None and "pack" in data.model_fields_set
+    if both and data.pack != (data.pack_function == "cat"):
         message = f"data.pack_function = {shown(data.pack_function)} contradicts data.pack = {shown(data.pack)}."
         yield Fault("invalid", "data.pack_function", message, "Keep data.pack alone.")
 
@@ -242,10 +243,6 @@ def _data(data: SourceData | FakeData) -> spec.SourceData | spec.FakeData:
         overflow=data.overflow,
         on_bad_row=data.on_bad_row,
     )
-
-
-def _pack_untouched(data: SourceData) -> bool:
-    return "pack" not in data.model_fields_set
 
 
 def _epochs(config: PrimeConfig) -> float | None:

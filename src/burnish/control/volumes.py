@@ -65,7 +65,7 @@ def get_volume(house: House, name: str) -> VolumeView:
 def resize_volume(house: House, name: str, request: ResizeVolumeRequest) -> VolumeView:
     """Grow or shrink; not below what is used and what is on its way."""
     size_bytes = _size(request.size)
-    with measured(house, name) as room:
+    with measured(house, name, afresh=True) as room:
         if size_bytes < room.taken_bytes:
             raise VolumeError(
                 f"{name} holds {format_size(room.taken_bytes)}, so it cannot shrink to {format_size(size_bytes)}.",
@@ -101,7 +101,7 @@ def volume_root(house: House, name: str) -> Path:
 
 def room_left(house: House, name: str) -> int:
     """Bytes that still fit; 0 on a volume that is over-full."""
-    with measured(house, name) as room:
+    with measured(house, name, afresh=True) as room:
         return room.free_bytes
 
 
@@ -113,11 +113,13 @@ def live_runs(session: Session, volume: str) -> list[str]:
 class Room:
     """How full a volume is. Exact for what goes through `files`; valid while `measured` holds the volume's lock."""
 
-    def __init__(self, name: str, root: Path, size_bytes: int) -> None:
+    def __init__(self, name: str, root: Path, size_bytes: int, *, afresh: bool) -> None:
         self.name, self.root, self.size_bytes = name, root, size_bytes
         self.private = root / tree.PRIVATE
         self._memo = self.private / "measured.json"
-        self.used_bytes = self._recall() or self._measure()
+        recalled = None if afresh else self._recall()
+        self._recalled = recalled is not None
+        self.used_bytes = self._measure() if recalled is None else recalled
         self.reserved_bytes = sum(_reservation(path) for path in self.private.glob("put-*"))
 
     @property
@@ -130,6 +132,8 @@ class Room:
 
     def admit(self, what: str, needed_bytes: int) -> None:
         """`VolumeFull`, with the command that makes room, unless so many more bytes fit on volume and disk."""
+        if needed_bytes > self.free_bytes and self._recalled:
+            self.used_bytes, self._recalled = self._measure(), False
         if needed_bytes > self.free_bytes:
             raise VolumeFull(
                 f"{what} needs {format_size(needed_bytes)}, but {self.name} has {format_size(self.free_bytes)} free "
@@ -172,12 +176,15 @@ class _Memo(BaseModel):
 
 
 @contextmanager
-def measured(house: House, name: str) -> Iterator[Room]:
-    """The volume's room, under a lock that every put, resize and removal takes for a moment."""
+def measured(house: House, name: str, *, afresh: bool = False) -> Iterator[Room]:
+    """The volume's room, under a lock that every put and resize takes for a moment.
+
+    Unless `afresh`, the newest measurement may serve again, with what has been put since; but not for a refusal.
+    """
     size_bytes, root = _known(house, name).size_bytes, house.home.volume(name)
     with tree.opened(root, PurePosixPath(tree.PRIVATE), create=True), _locked(root):
         _sweep(root / tree.PRIVATE)
-        yield Room(name, root, size_bytes)
+        yield Room(name, root, size_bytes, afresh=afresh)
 
 
 def forget_measurement(house: House, name: str) -> None:

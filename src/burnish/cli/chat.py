@@ -3,18 +3,17 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from burnish.cli.model_folder import local_model_folder, model_folder
 from burnish.cli.session import Json, answer, new_app, open_client, say
-from burnish.data.conversations import Message
 from burnish.errors import ModelError
 from burnish.wire import Wire
 
 if TYPE_CHECKING:
-    from burnish.train.generate import ChatModel
+    from burnish.cli.talk import Talk
 
 app = new_app("Talk to a model.")
 
@@ -39,7 +38,7 @@ def chat(
     json: Json = False,
 ) -> None:
     """Talk to a model. Without --message, and with nothing piped in, it is a conversation; Ctrl-D ends it."""
-    talk = _Talk(_load(model), system=system, max_tokens=max_tokens, temperature=temperature)
+    talk = _load(model, system=system, max_tokens=max_tokens, temperature=temperature)
     if message is None and sys.stdin.isatty() and not json:
         return _converse(talk, model)
     asked = sys.stdin.read().strip() if message is None else message
@@ -48,25 +47,7 @@ def chat(
     return _print_reply(talk.say(asked))
 
 
-class _Talk:
-    """The conversation so far."""
-
-    def __init__(self, model: "ChatModel", *, system: str | None, max_tokens: int, temperature: float) -> None:
-        self._model = model
-        self._limits = {"max_tokens": max_tokens, "temperature": temperature}
-        self._messages = [Message("system", system)] if system else []
-
-    def say(self, text: str) -> Iterator[str]:
-        """The reply, piece by piece; both turns are remembered once it is whole."""
-        asked = [*self._messages, Message("user", text)]
-        pieces = []
-        for piece in self._model.reply(asked, **self._limits):
-            pieces.append(piece)
-            yield piece
-        self._messages = [*asked, Message("assistant", "".join(pieces))]
-
-
-def _converse(talk: _Talk, model: str) -> None:
+def _converse(talk: "Talk", model: str) -> None:
     say(f"{model}. Ctrl-D or /exit ends the conversation.")
     while True:
         try:
@@ -88,16 +69,16 @@ def _print_reply(pieces: Iterator[str]) -> None:
     print()
 
 
-def _load(name: str) -> "ChatModel":
+def _load(name: str, **limits: Any) -> "Talk":
     folder = local_model_folder(name) or _folder_of(name)
     try:
-        # torch takes seconds to import: a misspelt model is refused before that.
-        from burnish.train.generate import ChatModel
+        # torch takes seconds to import, and may not be there: a misspelt model is refused before that.
+        from burnish.cli.talk import Talk
     except ModuleNotFoundError as error:
         raise ModelError(
             f"Chatting needs {error.name}, which is not installed.", hint="pip install 'burnish[train]'"
         ) from error
-    return ChatModel.load(folder)
+    return Talk(folder, **limits)
 
 
 def _folder_of(name: str) -> Path:

@@ -42,7 +42,8 @@ def transfer_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     try:
         yield move
     finally:
-        progress.stop()
+        if progress.live.is_started:
+            progress.stop()
 
 
 class RunScreen:

@@ -74,7 +74,7 @@ def dispatch(
     with open_client() as client:
         run = client.runs.submit(text, volume=volume, name=name)
         if not json:
-            _tell_dispatched(client, run)
+            _tell_dispatched(client, run, what_next=not follow)
         if follow:
             run = follow_run(client, run.id, to_stderr=json)
             print(ending_text(run), file=sys.stderr if json else sys.stdout)
@@ -192,14 +192,17 @@ def _near_hint(word: str) -> str:
     return "Name a config file, or a command: `burnish train --help` lists them."
 
 
-def _tell_dispatched(client: Client, run: RunDetail) -> None:
+def _tell_dispatched(client: Client, run: RunDetail, *, what_next: bool) -> None:
     if find_place().home is not None:
         print(f"Using the local server ({capacity_text(client.capacity())})")
     print(f"Dispatched run {run.id}")
     for note in run.notes:
         print(f"Note: {note}")
     print(f"\nMonitor run at:\n  {run.page_url}\n")
-    print(f"Then:\n  burnish train logs {run.id} -f\n  burnish train get {run.id}\n  burnish train metrics {run.id}\n")
+    if what_next:
+        print(
+            f"Then:\n  burnish train logs {run.id} -f\n  burnish train get {run.id}\n  burnish train metrics {run.id}\n"
+        )
 
 
 def _write(text: str) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import stat
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from real_programs import Machine, until
 
 from burnish.errors import ExecutorError
-from burnish.executors.attempt import Attempt, Evidence, State, sight_of
+from burnish.executors.attempt import Attempt, Evidence, Order, State, sight_of
 from burnish.executors.base import ExitRecord, Phase, Sight
 
 RECORD = ExitRecord(0, None, 1.0)
@@ -118,17 +120,26 @@ def test_those_who_look_at_a_free_lock_at_once_do_not_see_each_other(tmp_path: P
     os.close(looking)
 
 
-def test_the_lock_of_an_attempt_that_was_forgotten_and_made_anew_is_not_the_new_ones(tmp_path: Path) -> None:
-    old = Attempt(tmp_path / "job")
-    old.root.mkdir()
-    lock = old.take_lock()
+def test_who_waited_for_the_lock_of_an_attempt_that_was_forgotten_does_not_get_the_new_ones(tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path / "job")
+    attempt.root.mkdir()
+    lock = attempt.take_lock()
     assert lock is not None
-    old.set_aside()
-    old.root.mkdir()
-    new = old.take_lock(patience_seconds=0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(attempt.take_lock, patience_seconds=10)
+        until(lambda: _open_files(attempt.lock) == 2)
+        attempt.set_aside()
+        attempt.root.mkdir()
+        os.close(lock)
+        assert waiting.result() is None
+    new = attempt.take_lock()
     assert new is not None
-    os.close(lock)
     os.close(new)
+
+
+def _open_files(path: Path) -> int:
+    """How many file descriptors of this process are open on it."""
+    return sum(os.path.realpath(link) == str(path) for link in Path("/proc/self/fd").iterdir())
 
 
 def test_of_two_orders_under_one_key_the_first_is_kept(machine: Machine) -> None:
@@ -137,6 +148,21 @@ def test_of_two_orders_under_one_key_the_first_is_kept(machine: Machine) -> None
     attempt.freeze(machine.shell("job", "second"), environment={}, cgroups=True)
     assert json.loads(attempt.spec.read_text())["argv"] == ["sh", "-c", "first"]
     assert [path.name for path in attempt.root.iterdir()] == ["spec.json"]
+
+
+def test_of_orders_that_race_all_see_the_same_one_and_see_it_whole(machine: Machine) -> None:
+    racers = 4
+    gate = threading.Barrier(racers)
+
+    def freeze(number: int) -> Order:
+        attempt = machine.attempt(f"job-{number // racers}")
+        gate.wait(timeout=10)
+        attempt.freeze(machine.shell("job", f"echo {number}"), environment={}, cgroups=True)
+        return attempt.read_order()
+
+    with ThreadPoolExecutor(racers) as pool:
+        for first in range(0, 20 * racers, racers):
+            assert len({order.argv for order in pool.map(freeze, range(first, first + racers))}) == 1
 
 
 @pytest.mark.parametrize("key", ["", ".", "..", "a/b", "../job", ".hidden", "a b", "x" * 129, "a\n"])

@@ -44,7 +44,7 @@ def test_exit_codes_are_told_as_they_were(machine: Machine) -> None:
 
 
 def test_deaths_by_signal_are_told_and_not_taken_for_a_lack_of_memory(machine: Machine) -> None:
-    numbers = (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
     for number in numbers:
         machine.executor.launch(machine.shell(f"job-{number}", f"kill -{number} $$"))
     for number in numbers:

@@ -109,10 +109,11 @@ def test_a_killed_supervisor_means_lost_and_nothing_left_alive(each_machine: Mac
     assert state.child_pid is not None
     assert (state.cgroup is None) or Path(state.cgroup).is_dir()
     os.kill(state.supervisor_pid, signal.SIGKILL)
-    until(lambda: not is_alive(state.supervisor_pid))
+    # The program itself goes with its supervisor, whether or not anyone looks.
+    until(lambda: not is_alive(state.supervisor_pid) and not is_alive(state.child_pid or 0))
+    assert is_alive(grandchild)
     assert each_machine.executor.inspect("job").phase is Phase.LOST
     assert not is_alive(grandchild)
-    assert not is_alive(state.child_pid)
     assert state.cgroup is None or not Path(state.cgroup).exists()
 
 
@@ -157,6 +158,22 @@ def test_a_second_supervisor_of_an_attempt_leaves_at_once_and_starts_nothing(mac
     second = [sys.executable, "-m", "burnish.executors.supervisor", machine.attempts / "job"]
     assert subprocess.run(second, timeout=10, check=False).returncode == 0
     assert machine.executor.inspect("job").phase is Phase.RUNNING
+    assert machine.log("job") == "started\n"
+
+
+@pytest.mark.parametrize("end", [Phase.EXITED, Phase.LOST])
+def test_a_supervisor_that_comes_late_starts_nothing(machine: Machine, end: Phase) -> None:
+    machine.executor.launch(machine.shell("job", "echo started; while [ ! -e go ]; do sleep 0.02; done"))
+    until(lambda: machine.log("job"))
+    if end is Phase.EXITED:
+        (machine.folder / "go").touch()
+    else:
+        os.kill(machine.state("job").supervisor_pid, signal.SIGKILL)
+    until(lambda: machine.executor.inspect("job").phase is end)
+    until(lambda: not machine.attempt("job").is_locked())
+    late = [sys.executable, "-m", "burnish.executors.supervisor", machine.attempts / "job"]
+    assert subprocess.run(late, timeout=10, check=False).returncode == 0
+    assert machine.executor.inspect("job").phase is end
     assert machine.log("job") == "started\n"
 
 

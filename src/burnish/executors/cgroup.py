@@ -27,26 +27,18 @@ def make_cgroup(name: str) -> Path | None:
 
 def join_cgroup(cgroup: Path) -> None:
     """Move this process in; `OSError` where that is refused."""
-    (cgroup / "cgroup.procs").write_text("0")
+    _tell(cgroup / "cgroup.procs", "0")
 
 
 def kill_cgroup(cgroup: Path) -> None:
     """SIGKILL to every member, at once. A cgroup that is gone is fine."""
     try:
-        (cgroup / "cgroup.kill").write_text("1")
+        _tell(cgroup / "cgroup.kill", "1")
     except FileNotFoundError:
         # Linux before 5.14 has no cgroup.kill. A member may fork meanwhile, so the caller repeats until it is empty.
         for pid in _members(cgroup):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def is_empty(cgroup: Path) -> bool:
-    """No live member; zombies do not count. A cgroup that is gone is empty."""
-    try:
-        return "populated 0" in (cgroup / "cgroup.events").read_text()
-    except OSError:
-        return True
 
 
 def remove_cgroup(cgroup: Path, *, patience_seconds: float = 1.0) -> bool:
@@ -81,6 +73,15 @@ def _places() -> Iterator[Path]:
     own = [line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")]
     for mount in (Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"):
         yield from dict.fromkeys([*(mount / path.lstrip("/") for path in own), mount])
+
+
+def _tell(file: Path, text: str) -> None:
+    # Without O_CREAT, so that a file the kernel does not have is missing and not forbidden.
+    descriptor = os.open(file, os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
 
 
 def _members(cgroup: Path) -> list[int]:

@@ -7,11 +7,11 @@ program, and writes how it ended, last. Knows no executor: what to do is in `spe
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 from burnish.executors.attempt import MARK, Attempt, Order, State
 from burnish.executors.base import ExitRecord
@@ -29,6 +29,8 @@ from burnish.executors.processes import (
 # Blocked and fetched one by one, so none can arrive between a look and a wait. A terminal's signals are fetched
 # to be dropped: ignoring them instead would be inherited by the program.
 _SIGNALS = {signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+# What a program finds at its default, whatever its launcher or Python had ignored.
+_RESET = _SIGNALS | {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGUSR1, signal.SIGUSR2}
 _LEFTOVERS_SECONDS = 30.0
 
 
@@ -61,18 +63,13 @@ def supervise(attempt: Attempt) -> None:
 
 def _run(attempt: Attempt, order: Order, state: State) -> tuple[ExitRecord, str]:
     kernel_log = open_kernel_log()
-    cgroup = _cgroup_of(state)
     try:
-        try:
-            child = _start(order, state.token, cgroup)
-        except subprocess.SubprocessError:  # It was not let into the cgroup, and has not run.
-            cgroup = None
-            child = _start(order, state.token, None)
+        child = _start(order, state)
     except OSError as problem:
         return _never_started(order, problem)
     with contextlib.suppress(OSError):  # A full disk costs the reader the pid, not the program its life.
         attempt.write_state(replace(state, child_pid=child, child_started=started(child)))
-    return _watch(attempt, child, cgroup, kernel_log), ""
+    return _watch(attempt, child, _cgroup_of(state), kernel_log), ""
 
 
 def _introduce(order: Order) -> State:
@@ -88,30 +85,49 @@ def _cgroup_of(state: State) -> Path | None:
     return None if state.cgroup is None else Path(state.cgroup)
 
 
-def _start(order: Order, token: str, cgroup: Path | None) -> int:
-    supervisor = os.getpid()
+def _start(order: Order, state: State) -> int:
+    """The pid of the program, once it is more than a copy of us; `OSError` with what could not be had.
 
-    def settle() -> None:
-        # In the child, before exec. The cgroup comes first: nothing may be started outside it.
-        if cgroup is not None:
-            join_cgroup(cgroup)
-        die_with(supervisor)
-        for number in _SIGNALS | {signal.SIGUSR1, signal.SIGUSR2}:
+    Forked by hand: `subprocess` would double the time until a supervisor is ready, and reap behind our back.
+    """
+    log = _open_log(order)
+    answer, question = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _become(order, state, log, question)
+    os.close(question)
+    with os.fdopen(answer, "rb") as file:
+        problem = file.read()  # Empty when exec closed the other end.
+    os.close(log)
+    if not problem:
+        return child
+    os.waitpid(child, 0)
+    number, what = problem.decode().split(" ", 1)
+    raise OSError(int(number), os.strerror(int(number)), what)
+
+
+def _become(order: Order, state: State, log: int, question: int) -> NoReturn:
+    """In the child: turn into the program. Every file but the standard three closes by itself."""
+    what = order.directory
+    try:
+        os.setsid()
+        if state.cgroup is not None:
+            # Before anything can be started outside it. Who is not let in does without.
+            with contextlib.suppress(OSError):
+                join_cgroup(Path(state.cgroup))
+        die_with(state.supervisor_pid)
+        for number in _RESET:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
-
-    program = subprocess.Popen(
-        order.argv,
-        cwd=order.directory,
-        env={**order.environment, MARK: token},
-        stdin=subprocess.DEVNULL,
-        stdout=_open_log(order),
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        preexec_fn=settle,  # noqa: PLW1509 - there is one thread here
-    )
-    program.returncode = 0  # We reap by ourselves, orphans included; the object must neither wait nor warn.
-    return program.pid
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.chdir(order.directory)
+        what = order.argv[0]
+        os.execvpe(order.argv[0], order.argv, {**order.environment, MARK: state.token})
+    except OSError as problem:
+        os.write(question, f"{problem.errno} {what}".encode())
+    finally:
+        os._exit(127)
 
 
 def _open_log(order: Order) -> int:

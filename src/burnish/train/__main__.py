@@ -10,21 +10,22 @@ import os
 import sys
 import traceback
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from threading import Thread
 from types import ModuleType
 
 from burnish.data.prepare import PreparedData, prepare_data
-from burnish.errors import BurnishError, PlanError
+from burnish.errors import BurnishError, PlanError, VolumeFull
 from burnish.run.directory import CheckpointDirectory, RunDirectory
 from burnish.run.events import EventWriter, Finished, Prepared, Started, Step, read_events
 from burnish.run.order import RunOrder, read_order
 from burnish.run.plan import Horizon, plan_horizon
 from burnish.train.console import say
-from burnish.train.job import Job
+from burnish.train.job import Job, compute_dtype
 from burnish.train.machine import device_name, settle_process
-from burnish.train.shelf import find_start, sweep
+from burnish.train.shelf import find_start, is_no_space, sweep
 from burnish.train.stop import Stopped, StopSignal
 
 
@@ -36,19 +37,20 @@ def main(arguments: list[str] | None = None) -> int:
     run = RunDirectory(given.run_directory.resolve())
     if not run.order.is_file():
         parser.error(f"there is no {run.order}")
-    stop = StopSignal()
-    stop.install()
     diary = EventWriter(run.diary, attempt=given.attempt or _next_attempt(run))
-    try:
-        _run(run, diary, stop)
-    except Stopped:
-        say("INFO", "Stopped before the first step.")
-        diary.append(Finished(outcome="stopped", step=_last_step(run), message="Stopped before the first step."))
-    except BurnishError as error:
-        return _fail(run, diary, error.message, error.hint, error.code)
-    except Exception as error:  # the last place to say why a run died
-        traceback.print_exc()
-        return _fail(run, diary, f"The trainer broke: {type(error).__name__}: {error}", "See the log.", "internal")
+    stop = StopSignal()
+    with stop.listening(), closing(diary):
+        try:
+            _run(run, diary, stop)
+        except Stopped:
+            message = "Stopped before this attempt's first step."
+            say("INFO", message)
+            diary.append(Finished(outcome="stopped", step=_last_step(run), message=message))
+        except BurnishError as error:
+            return _fail(run, diary, error)
+        except Exception as error:  # the last place to say why a run died
+            traceback.print_exc()
+            return _fail(run, diary, _explain(error))
     return 0
 
 
@@ -84,9 +86,7 @@ def _open_run(run: RunDirectory, order: RunOrder, diary: EventWriter) -> Checkpo
     sweep(run)
     start = find_start(run, resume_from=order.resume_from, say=say)
     device = device_name(order.layout.device)
-    dtype = order.spec.dtype
-    if dtype == "auto":
-        dtype = "bfloat16" if order.layout.device == "cuda" else "float32"
+    dtype = compute_dtype(order)
     resumed_from = start.step if start else 0
     diary.append(Started(pid=os.getpid(), device=device, dtype=dtype, resumed_from_step=resumed_from))
     say("INFO", f"{order.run_id}: {order.spec.model} on {device}, {dtype} over float32 master weights")
@@ -130,9 +130,18 @@ def _last_step(run: RunDirectory) -> int:
     return max((event.step for event in read_events(run.diary)[0] if isinstance(event, Step)), default=0)
 
 
-def _fail(run: RunDirectory, diary: EventWriter, message: str, hint: str, code: str) -> int:
-    say("ERROR", f"{message} {hint}".rstrip())
-    diary.append(Finished(outcome="failed", step=_last_step(run), message=message, hint=hint, code=code))
+def _explain(error: Exception) -> BurnishError:
+    if is_no_space(error):
+        return VolumeFull(
+            "There is no space left on the volume.", hint="Grow it (burnish volumes resize), or free some."
+        )
+    return BurnishError(f"The trainer broke: {type(error).__name__}: {error}", hint="Its log tells where.")
+
+
+def _fail(run: RunDirectory, diary: EventWriter, error: BurnishError) -> int:
+    say("ERROR", f"{error.message} {error.hint}".rstrip())
+    last = _last_step(run)
+    diary.append(Finished(outcome="failed", step=last, message=error.message, hint=error.hint, code=error.code))
     return 1
 
 

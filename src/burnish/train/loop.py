@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from burnish.data.loader import Batch, RowLoader
-from burnish.errors import ModelError, RunError
+from burnish.errors import ModelError, PlanError, RunError
 from burnish.run.events import Finished, Step
 from burnish.run.plan import learning_rate_at
 from burnish.spec.model_facts import ModelFacts, read_model_facts
 from burnish.spec.train import SourceData
 from burnish.train import optim
 from burnish.train.checkpoint import Progress, load_trainer
-from burnish.train.job import Job
+from burnish.train.job import Job, compute_dtype
 from burnish.train.keeper import Keeper
 from burnish.train.machine import memory_bytes, peak_memory_bytes
 from burnish.train.meter import Meter, StepReport, peak_flops_of
@@ -29,9 +29,19 @@ _MOST_SKIPPED_IN_A_ROW = 3
 
 def train(job: Job) -> None:
     """Train to the horizon, or to the step in which the run is asked to stop; ends with `Finished` in the diary."""
+    try:
+        _train(job)
+    except torch.OutOfMemoryError as error:
+        raise PlanError(
+            f"The GPU ran out of memory: {str(error).splitlines()[0]}",
+            hint="Lower data.micro_batch_size or data.seq_len.",
+        ) from error
+
+
+def _train(job: Job) -> None:
     spec = job.order.spec
     with job.stop.interrupting():
-        world = open_world(job.order.layout, spec)
+        world = open_world(job.order.layout, compute_dtype(job.order))
         decoder = load_decoder(job.order.model_directory, world)
         optimizer = optim.build_optimizer(decoder.model, spec.optimizer)
         progress = load_trainer(job.start.trainer, decoder.model, optimizer) if job.start else Progress()

@@ -67,29 +67,32 @@ class Decoder(nn.Module):
 
 def load_decoder(folder: Path, world: World) -> Decoder:
     """The model in `folder`, ready to train; `ModelError` if it does not load whole, or computes what we do not."""
-    logging.disable_progress_bar()
-    settings: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": attention.NAME}
-    try:
-        model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc] (a pair, where a report is asked for)
-            folder, local_files_only=True, output_loading_info=True, **settings
-        )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise ModelError(f"The model in {folder} does not load: {error}") from error
-    _check_whole(folder, report)
+    model = load_pretrained(folder, dtype=torch.float32, attention=attention.NAME, device=world.device)
     _own_memory(model)
     _learn_every_embedding(model)
-    decoder = Decoder(model.to(world.device), world)
+    decoder = Decoder(model, world)
     _check_parity(decoder)
     return decoder.train()
 
 
-def _check_whole(folder: Path, report: dict) -> None:
+def load_pretrained(folder: Path, *, dtype: torch.dtype, attention: str, device: torch.device) -> PreTrainedModel:
+    """The model in a Hugging Face folder, all of its weights; `ModelError` if it does not load whole."""
+    logging.disable_progress_bar()
+    settings: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention, "local_files_only": True}
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc] (a pair, where a report is asked for)
+            folder, output_loading_info=True, **settings
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise ModelError(f"The model in {folder} does not load: {error}") from error
     # transformers fills what it misses with fresh random numbers and goes on.
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
             f"The model in {folder} lacks {len(missing)} of its weights, {missing[0]} among them.",
             hint="Copy or download it again.",
         )
+    nn.Module.to(model, device)
+    return model
 
 
 def _own_memory(model: PreTrainedModel) -> None:

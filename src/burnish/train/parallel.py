@@ -11,7 +11,7 @@ import torch
 
 from burnish.errors import ExecutorError, PlanError
 from burnish.run.plan import Layout
-from burnish.spec.train import TrainSpec
+from burnish.train.job import DtypeName
 from burnish.train.machine import threads
 
 
@@ -46,7 +46,7 @@ class World:
         return torch.autocast(self.device.type, dtype=self.compute_dtype, cache_enabled=True)
 
 
-def open_world(layout: Layout, spec: TrainSpec) -> World:
+def open_world(layout: Layout, dtype: DtypeName) -> World:
     if layout.ranks != 1:
         raise PlanError(
             f"The run is laid out for {layout.ranks} devices, and this trainer works on one.",
@@ -58,18 +58,11 @@ def open_world(layout: Layout, spec: TrainSpec) -> World:
             hint="Look at nvidia-smi, and whether this torch was built for CUDA.",
         )
     torch.set_num_threads(threads())
-    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
     return World(
         rank=0,
         ranks=1,
         reader=0,
         readers=layout.readers,
         device=torch.device(layout.device),
-        compute_dtype=dtypes[compute_dtype_name(layout, spec)],
+        compute_dtype=torch.float32 if dtype == "float32" else torch.bfloat16,
     )
-
-
-def compute_dtype_name(layout: Layout, spec: TrainSpec) -> str:
-    if spec.dtype != "auto":
-        return spec.dtype
-    return "bfloat16" if layout.device == "cuda" else "float32"

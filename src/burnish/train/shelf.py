@@ -74,7 +74,7 @@ def shelving(run: RunDirectory, step: int, *, say: Say) -> Iterator[CheckpointDi
         _put_in_place(building.root, run.checkpoint(step), say)
     except BaseException as error:
         shutil.rmtree(building.root, ignore_errors=True)
-        if _is_no_space(error):
+        if is_no_space(error):
             raise no_room(step) from error
         raise
 
@@ -172,7 +172,7 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _is_no_space(error: BaseException) -> bool:
+def is_no_space(error: BaseException) -> bool:
     """Whether a full disk, volume or quota is at the root of an error; writers wrap it in errors of their own."""
     seen: BaseException | None = error
     while seen is not None:

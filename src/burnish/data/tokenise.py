@@ -91,12 +91,12 @@ class _Fill:
         self.written += [(each.file, each.line, each.is_text) for each in chunk]
         self.tokens += len(many.token_ids)
         if time.monotonic() - self.said > _SAY_EVERY_SECONDS:
-            self.report()
+            self.report("Tokenised so far: ")
 
-    def report(self) -> None:
+    def report(self, what: str = "Tokenised ") -> None:
         self.said = time.monotonic()
         seconds = self.said - self.started
-        self.say(f"Tokenised {len(self.written):,} conversations, {self.tokens:,} tokens, in {seconds:.1f}s")
+        self.say(f"{what}{len(self.written):,} conversations, {self.tokens:,} tokens, in {seconds:.1f}s")
 
 
 def _chunks(written: Iterable[Written]) -> Iterator[list[Written]]:

@@ -83,7 +83,7 @@ class ChatRenderer:
         pieces = self._script.write_prompt(read_messages(messages))
         return self.encode([pieces]).token_ids.tolist()
 
-    def decode(self, ids: Sequence[int], *, skip_control: bool = False) -> str:
+    def decode(self, ids: Iterable[int], *, skip_control: bool = False) -> str:
         return self._vocabulary.decode(list(ids), skip_control=skip_control)
 
     def _write_text(self, text: str) -> list[Piece]:

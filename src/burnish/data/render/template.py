@@ -47,10 +47,10 @@ class TemplateScript:
             raise RowFault("the model's chat template does not close the assistant's turn with a control token")
         shielded = self._shield(conversation)
         text, marked = self._render(shielded, prompt=False)
+        _check_kept(conversation, self._unshield(text))
         spans = self._marked_spans(conversation, text, marked) if self._marks_turns else self._spans(shielded, text)
         wanted = [is_trained(message, loss_mask) for message in conversation.messages]
         _refuse_other_roles(conversation.messages, wanted)
-        _check_kept(conversation, self._unshield(text))
         answers = [place for place, message in enumerate(conversation.messages) if message.role == "assistant"]
         trained = [span for place, span in zip(answers, spans, strict=True) if wanted[place]]
         return list(self._pieces(text, trained))

@@ -106,6 +106,13 @@ def test_a_file_that_is_no_program_is_a_record_of_126(machine: Machine) -> None:
     assert machine.ending("job").exit_code == 126
 
 
+def test_an_argument_that_no_program_can_be_given_is_an_error(machine: Machine) -> None:
+    program = Program("job", ("echo", "a\0b"), machine.folder, {}, machine.folder / "job.log")
+    with pytest.raises(ExecutorError, match="could not be started: echo: Invalid argument"):
+        machine.executor.launch(program)
+    assert machine.ending("job").exit_code == 126
+
+
 def test_nothing_that_a_program_started_outlives_it(each_machine: Machine) -> None:
     # The stray has forked twice and leads a session of its own: no signal to a group reaches it.
     record = each_machine.run(each_machine.python("job", STRAY))

@@ -117,8 +117,8 @@ def test_two_readers_at_once_store_every_line_once(bench: Bench) -> None:
 
 def test_a_diary_longer_than_a_batch_comes_whole(bench: Bench) -> None:
     run_id = _running(bench)
-    for number in range(1, 1201):
-        bench.write(run_id, step(number).model_copy(update={"values": {"loss/" + "x" * 1000: 1.0}}))
+    values = {"loss/" + "x" * 1000: 1.0}
+    bench.write(run_id, *(step(number).model_copy(update={"values": values}) for number in range(1, 1201)))
     assert bench.directory(run_id).diary.stat().st_size > 1 << 20
     assert drain(bench.house, run_id) == 1200
     assert bench.run(run_id).tokens == 120_000

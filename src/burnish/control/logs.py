@@ -54,4 +54,4 @@ def _continuation_bytes(data: bytes) -> int:
     for count, byte in enumerate(data[:4]):
         if byte & 0xC0 != 0x80:
             return count
-    return 0
+    return len(data) if len(data) < 4 else 0

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from burnish.control.tables import AttemptRow, RunRow
 from burnish.executors.base import Slot
-from burnish.run.plan import Layout
 from burnish.run.status import RunStatus
 
 HOLDING = (RunStatus.CREATING, RunStatus.RUNNING, RunStatus.STOPPING)
@@ -73,7 +72,7 @@ def read_queue(session: Session, slots: list[Slot]) -> Queue:
     return Queue(
         slots=tuple(slots),
         holders={index: run_id for run_id, indices in held for index in indices},
-        waiting=tuple(Waiting(run_id, Layout.model_validate(layout).ranks) for run_id, layout in waiting),
+        waiting=tuple(Waiting(run_id, layout.get("ranks", 1)) for run_id, layout in waiting),
     )
 
 

@@ -51,14 +51,17 @@ def _answer_invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 def _list_faults(faults: Sequence[Any]) -> str:
-    # ("body", "size") -> size
-    return "; ".join(
-        f"{'.'.join(str(part) for part in each['loc'][1:]) or each['loc'][0]}: {_lower(each['msg'])}" for each in faults
-    )
+    return "; ".join(f"{_key(each['loc'])}: {_uncapitalised(each['msg'])}" for each in faults)
 
 
-def _lower(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
+def _key(place: Sequence[str | int]) -> str:
+    # ("body", "sizes", "a") -> sizes.a; ("body", 17) -> byte 17 of what is no JSON
+    named = [str(part) for part in place[1:] if isinstance(part, str)]
+    return ".".join(named) or f"the {place[0]}"
+
+
+def _uncapitalised(sentence: str) -> str:
+    return sentence if sentence[:2].isupper() else sentence[:1].lower() + sentence[1:]
 
 
 def _answer_http(request: Request, error: Exception) -> JSONResponse:

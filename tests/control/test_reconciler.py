@@ -249,6 +249,16 @@ def test_a_held_run_is_left_alone_until_its_lease_runs_out(bench: Bench, reconci
     assert bench.run(run_id).status == S.CREATING
 
 
+def test_a_reconciler_that_ends_lets_go_at_once(bench: Bench, reconciler: Reconciler) -> None:
+    run_id = bench.add_run()
+    assert reconciler._take_lease(run_id)
+    stop = threading.Event()
+    stop.set()
+    reconciler.run_forever(stop)
+    Reconciler(bench.house).tick()
+    assert bench.run(run_id).status == S.CREATING
+
+
 def test_a_lost_lease_writes_nothing(bench: Bench, reconciler: Reconciler) -> None:
     run_id = _start(bench, reconciler)
     run, _ = reconciler._read(run_id)

@@ -157,7 +157,7 @@ def test_checkpoints_that_would_not_fit_are_refused_with_the_size_that_would_do(
     house = bench.house
     parameters = house.models.find("burnish/tiny").parameters
     with house.database.session() as session:
-        session.execute(Table.metadata.tables["volumes"].update().values(size_bytes=parameters * 16))
+        session.execute(Table.metadata.tables["volumes"].update().values(size_bytes=parameters * 16 + (1 << 20)))
     request = SubmitRequest(config=SFT, volume="research")  # with the data there already, that is a little too small
     error = _refused(bench, request, VolumeFull)
     assert error.hint.startswith("burnish volumes resize research --size ")
@@ -182,8 +182,8 @@ def _spec(**values) -> TrainSpec:
     ],
 )
 def test_the_forecast_counts_every_save_that_is_there_at_once(spec: TrainSpec, saves: int) -> None:
-    assert forecast_checkpoint_bytes(spec, parameters=1000, device="cpu") == saves * 16_000
-    assert forecast_checkpoint_bytes(spec, parameters=1000, device="cuda") == saves * 14_000
+    assert forecast_checkpoint_bytes(spec, parameters=1000, device="cpu") == saves * (16_000 + (1 << 20))
+    assert forecast_checkpoint_bytes(spec, parameters=1000, device="cuda") == saves * (14_000 + (1 << 20))
 
 
 # -- one request, one run ---------------------------------------------------

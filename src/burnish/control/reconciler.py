@@ -67,6 +67,7 @@ class Reconciler:
                 _log.exception("the runs could not be read")
                 live = 0
             self.house.bell.wait(self.patience.tick if live else self.patience.idle)
+        self.release()
 
     def tick(self) -> int:
         """One look at every live run, oldest first. Returns how many there are."""
@@ -80,6 +81,13 @@ class Reconciler:
             self._tend_safely(run_id)
         self._sweep()
         return len(live)
+
+    def release(self) -> None:
+        """Let go of every lease, so that the next reconciler need not wait for them to run out."""
+        with self.house.database.session() as session:
+            session.execute(
+                update(RunRow).where(RunRow.lease_token == self.token).values(lease_token=None, lease_expires_at=None)
+            )
 
     def _tend_safely(self, run_id: str) -> None:
         """One run's trouble is not the others'."""

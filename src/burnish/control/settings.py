@@ -15,8 +15,8 @@ class Patience:
     """Between two looks at the runs, while there are any."""
     idle: float = 2.0
     """The same while there are none; a submission rings."""
-    lease: float = 30.0
-    """How long a reconciler that died still holds its runs."""
+    lease: float = 5.0
+    """How long a reconciler that was killed still holds its runs."""
     stop_grace: float = 45.0
     """From the request to stop until the trainer is killed: one step and one checkpoint should fit."""
     start: float = 300.0

@@ -29,6 +29,9 @@ from burnish.wire import SubmitRequest
 _TRAINER_BYTES = 12
 """Per parameter of a checkpoint: weights and two moments of AdamW, float32 each."""
 
+_SMALL_FILES_BYTES = 1 << 20
+"""Tokenizer, configs and counters of a checkpoint."""
+
 
 @dataclass(frozen=True)
 class Accepted:
@@ -65,7 +68,7 @@ def forecast_checkpoint_bytes(spec: TrainSpec, *, parameters: int, device: Liter
     if spec.checkpoints is None:
         return 0
     wide = spec.dtype == "float32" or (spec.dtype == "auto" and device == "cpu")
-    each = parameters * (_TRAINER_BYTES + (4 if wide else 2))
+    each = parameters * (_TRAINER_BYTES + (4 if wide else 2)) + _SMALL_FILES_BYTES
     every, keep = spec.checkpoints.every_steps, spec.checkpoints.keep_last
     if every is None:
         return each

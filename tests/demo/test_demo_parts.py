@@ -3,6 +3,7 @@
 import hashlib
 import xml.etree.ElementTree as ElementTree
 import zipfile
+from collections.abc import Sequence
 
 import pytest
 
@@ -83,8 +84,8 @@ def test_an_unreachable_index_is_one_sentence_and_a_hint(index, tmp_path):
 # -- the picture ----------------------------------------------------------------------------------------------------
 
 
-def draw(losses: list[float | None]) -> ElementTree.Element:
-    metrics = MetricsView(steps=list(range(1, len(losses) + 1)), series={"loss/mean": losses})
+def draw(losses: Sequence[float | None]) -> ElementTree.Element:
+    metrics = MetricsView(steps=list(range(1, len(losses) + 1)), series={"loss/mean": list(losses)})
     return ElementTree.fromstring(picture.draw_loss(metrics, title="Loss < 2 & falling", note="thin and thick"))
 
 

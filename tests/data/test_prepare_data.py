@@ -91,6 +91,8 @@ def test_layouts_may_be_mixed_but_text_among_conversations_is_a_bad_row(bench, r
     bench.write(MIXED[::-1] if reverse else MIXED)
     line = 1 if reverse else 6
     assert f"1 of 6 rows cannot be used: data.jsonl:{line}: only a text column" in bench.fault()
+    with pytest.raises(DataError, match=rf"data\.jsonl:{line}: only a text column"):
+        bench.probe()
     expected = sorted(f"{word}<|im_end|>" for word in ("first", " second", "third", "fourth", "fifth"))
     assert sorted(bench.samples(on_bad_row="skip")) == expected
     assert bench.prepare(on_bad_row="skip").facts.conversations_dropped == {"bad row": 1}

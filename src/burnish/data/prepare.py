@@ -16,7 +16,7 @@ from burnish.data.render import RenderedMany, load_chat_renderer
 from burnish.data.rows import pack_rows
 from burnish.data.sources import find_files
 from burnish.data.store import TokenStore, open_store, store_key
-from burnish.data.tokenise import Say, build_store, no_rows, write_conversations
+from burnish.data.tokenise import Say, build_store, no_rows, without_text_among_chats, write_conversations
 from burnish.errors import DataError
 from burnish.run.plan import plan_horizon
 from burnish.spec.model_facts import read_model_facts
@@ -86,6 +86,7 @@ def probe_data(spec: TrainSpec, *, model_directory: Path, data_path: Path | None
     find_files(path, data.splits, called=data.path)
     renderer = load_chat_renderer(model_directory, spec.renderer)
     written = list(islice(write_conversations(data, path, renderer, ledger), conversations))
+    without_text_among_chats(bytes(each.is_text for each in written), lambda place: written[place].where, ledger)
     if ledger.dropped["bad row"] and (data.on_bad_row == "error" or not written):
         raise ledger.bad_rows_error()
     if not written:

@@ -107,15 +107,24 @@ class StoreWriter:
         self._documents.append(documents)
         self._written += int(lengths.sum())
 
+    def where(self, index: int) -> str:
+        """`file:line` of a conversation that was appended."""
+        document = self._all_documents()[index]
+        return f"{list(self._files)[document['file']]}:{document['line']}"
+
     def finish(self, ledger: Ledger, *, keep: np.ndarray | None = None) -> None:
         """Close the files and write the manifest last. `keep` lists the conversations that are part of the store."""
         self.close()
-        documents = np.concatenate([np.empty(0, _DOCUMENT), *self._documents])
-        documents = documents if keep is None else documents[keep]
+        documents = self._all_documents() if keep is None else self._all_documents()[keep]
         documents.tofile(self._folder / "documents.bin")
         counts = {"read": ledger.read, "used": ledger.used, "dropped": ledger.dropped, "bad_rows": ledger.bad_rows}
         manifest = {"format": FORMAT, "files": list(self._files), "ledger": counts}
         (self._folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+
+    def _all_documents(self) -> np.ndarray:
+        if len(self._documents) != 1:
+            self._documents = [np.concatenate([np.empty(0, _DOCUMENT), *self._documents])]
+        return self._documents[0]
 
     def close(self) -> None:
         self._tokens.close()

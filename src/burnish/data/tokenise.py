@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -36,15 +37,18 @@ class Written(NamedTuple):
     is_text: bool
     """Plain text, with no turns in it."""
 
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
+
 
 def build_store(data: SourceData, path: Path, renderer: ChatRenderer, directory: Path, key: str, say: Say) -> None:
     """Tokenise every row under `path`; `DataError` if a row cannot be used and none may be skipped."""
     ledger = Ledger()
     with new_store(directory, key) as writer:
         fill = _Fill(renderer, writer, say)
-        for chunk in _chunks(write_conversations(data, path, renderer, ledger)):
-            fill.append(chunk)
-        keep = _without_text_among_chats(fill.written, ledger)
+        _fill_beside(fill, _chunks(write_conversations(data, path, renderer, ledger)))
+        keep = without_text_among_chats(fill.is_text, fill.writer.where, ledger)
         if ledger.dropped["bad row"] and data.on_bad_row == "error":
             raise ledger.bad_rows_error()
         if not ledger.read:
@@ -66,6 +70,21 @@ def write_conversations(data: SourceData, path: Path, renderer: ChatRenderer, le
         yield Written(pieces, record.file, record.line, conversation.text is not None)
 
 
+def without_text_among_chats(
+    is_text: bytes | bytearray, where: Callable[[int], str], ledger: Ledger
+) -> np.ndarray | None:
+    """Which conversations to keep where plain text and turns are mixed; None keeps all.
+
+    Decided from all of them, so the order of the rows does not matter. The texts become bad rows.
+    """
+    texts = np.frombuffer(is_text, bool)
+    if texts.all() or not texts.any():
+        return None
+    for place in np.flatnonzero(texts).tolist():
+        ledger.recall(BadRow(where(place), _TEXT_AMONG_CHATS))
+    return ~texts
+
+
 def no_rows(data: SourceData) -> DataError:
     return DataError(
         f"{data.path}: the dataset has no rows.", hint="Look at the file: it is empty, or holds blank lines only."
@@ -79,7 +98,8 @@ class _Fill:
     renderer: ChatRenderer
     writer: StoreWriter
     say: Say
-    written: list[tuple[str, int, bool]] = field(default_factory=list)
+    is_text: bytearray = field(default_factory=bytearray)
+    """Of each conversation written so far."""
     tokens: int = 0
     started: float = field(default_factory=time.monotonic)
     said: float = field(default_factory=time.monotonic)
@@ -88,7 +108,7 @@ class _Fill:
         many = self.renderer.encode([each.pieces for each in chunk])
         places = [(each.file, each.line) for each in chunk]
         self.writer.append(many.token_ids, many.loss_mask, many.lengths, places)
-        self.written += [(each.file, each.line, each.is_text) for each in chunk]
+        self.is_text += bytes(each.is_text for each in chunk)
         self.tokens += len(many.token_ids)
         if time.monotonic() - self.said > _SAY_EVERY_SECONDS:
             self.report("Tokenised so far: ")
@@ -96,7 +116,19 @@ class _Fill:
     def report(self, what: str = "Tokenised ") -> None:
         self.said = time.monotonic()
         seconds = self.said - self.started
-        self.say(f"{what}{len(self.written):,} conversations, {self.tokens:,} tokens, in {seconds:.1f}s")
+        self.say(f"{what}{len(self.is_text):,} conversations, {self.tokens:,} tokens, in {seconds:.1f}s")
+
+
+def _fill_beside(fill: _Fill, chunks: Iterable[list[Written]]) -> None:
+    """Encode each chunk in a thread while the next is read: the tokenizer does not hold Python's lock."""
+    with ThreadPoolExecutor(1) as beside:
+        under_way: Future[None] | None = None
+        for chunk in chunks:
+            if under_way:
+                under_way.result()
+            under_way = beside.submit(fill.append, chunk)
+        if under_way:
+            under_way.result()
 
 
 def _chunks(written: Iterable[Written]) -> Iterator[list[Written]]:
@@ -110,17 +142,3 @@ def _chunks(written: Iterable[Written]) -> Iterator[list[Written]]:
             chunk, letters = [], 0
     if chunk:
         yield chunk
-
-
-def _without_text_among_chats(written: list[tuple[str, int, bool]], ledger: Ledger) -> np.ndarray | None:
-    """Which conversations to keep where plain text and turns are mixed; None keeps all.
-
-    Decided from the whole data set, so the order of its rows does not matter.
-    """
-    is_text = np.array([text for _, _, text in written], bool)
-    if is_text.all() or not is_text.any():
-        return None
-    for place in np.flatnonzero(is_text).tolist():
-        file, line, _ = written[place]
-        ledger.recall(BadRow(f"{file}:{line}", _TEXT_AMONG_CHATS))
-    return ~is_text

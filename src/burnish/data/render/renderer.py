@@ -56,12 +56,8 @@ class ChatRenderer:
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         """The pieces of a conversation, each with its mask."""
         if conversation.text is not None:
-            pieces = self._write_text(conversation.text)
-        else:
-            pieces = self._script.write(conversation, loss_mask)
-        if not self._vocabulary.joins_cleanly:
-            self._refuse_control(pieces)
-        return pieces
+            return self._checked(self._write_text(conversation.text))
+        return self._checked(self._script.write(conversation, loss_mask))
 
     def encode(self, conversations: Sequence[list[Piece]]) -> RenderedMany:
         """All pieces in one go: equal ones once, each kind of text with its own tokenizer."""
@@ -80,7 +76,7 @@ class ChatRenderer:
 
     def prompt_ids(self, messages: Sequence[Message] | Sequence[Mapping[str, Any]]) -> list[int]:
         """Tokens up to where the assistant speaks next; exactly what training put before its answer."""
-        pieces = self._script.write_prompt(read_messages(messages))
+        pieces = self._checked(self._script.write_prompt(read_messages(messages)))
         return self.encode([pieces]).token_ids.tolist()
 
     def decode(self, ids: Iterable[int], *, skip_control: bool = False) -> str:
@@ -91,19 +87,23 @@ class ChatRenderer:
         end = Piece(self._end_of_text or "", True, control=True)
         return [each for each in (opening, Piece(text, True), end) if each.text]
 
-    def _refuse_control(self, pieces: list[Piece]) -> None:
-        for piece in pieces:
-            if not piece.control and self._vocabulary.control_pattern.search(piece.text):
-                raise RowFault(
-                    "the text holds a control token of the model, which its tokenizer cannot write as letters"
-                )
+    def _checked(self, pieces: list[Piece]) -> list[Piece]:
+        """Refuse a control token in a row's text, if this vocabulary has no way to write it as letters."""
+        if not self._vocabulary.joins_cleanly:
+            for piece in pieces:
+                if not piece.control and self._vocabulary.control_pattern.search(piece.text):
+                    raise RowFault("the text holds a control token, which this tokenizer cannot write as letters")
+        return pieces
 
     def _encode_whole(self, pieces: list[Piece]) -> Rendered:
-        """For a vocabulary that marks a text's start: the whole at once, each token masked by where it begins."""
-        ids, starts = self._vocabulary.encode_whole("".join(piece.text for piece in pieces))
+        """For a vocabulary that marks a text's start: the whole at once, each token masked by its last letter.
+
+        The first word of an answer may swallow the space before it, and is still the answer's.
+        """
+        ids, stops = self._vocabulary.encode_whole("".join(piece.text for piece in pieces))
         ends = np.cumsum([len(piece.text) for piece in pieces])
         flags = np.array([piece.trained for piece in pieces], np.uint8)
-        owner = np.searchsorted(ends, np.array(starts), side="right").clip(max=len(pieces) - 1)
+        owner = np.searchsorted(ends, np.array(stops) - 1, side="right").clip(max=len(pieces) - 1)
         return Rendered(np.array(ids, np.uint32), flags[owner])
 
 

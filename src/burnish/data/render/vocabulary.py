@@ -37,9 +37,9 @@ class Vocabulary:
             return [each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def encode_whole(self, text: str) -> tuple[list[int], list[int]]:
-        """Tokens of a rendered whole, and the character at which each begins."""
+        """Tokens of a rendered whole, and the character at which each ends."""
         encoding = self._encode_control(text)
-        return encoding.ids, [start for start, _ in encoding.offsets]
+        return encoding.ids, [stop for _, stop in encoding.offsets]
 
     def decode(self, ids: Sequence[int], *, skip_control: bool = False) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=skip_control)

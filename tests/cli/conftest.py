@@ -29,12 +29,18 @@ class Terminal:
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
 
-    def start(self, *words: str | Path, **options: Any) -> subprocess.Popen[str]:
+    def start(self, *words: str | Path) -> subprocess.Popen[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
         environment |= self._variables()
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-        command = [sys.executable, "-m", "burnish.cli.main", *map(str, words)]
-        return subprocess.Popen(command, cwd=self.folder, env=environment, text=True, **pipes)
+        return subprocess.Popen(
+            [sys.executable, "-m", "burnish.cli.main", *map(str, words)],
+            cwd=self.folder,
+            env=environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def run(self, *words: str | Path, code: int = 0) -> Finished:
         """Run to the end in this process, which is quick; the exit code must be `code`."""

@@ -62,7 +62,7 @@ class RunScreen:
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=30),
                 MofNCompleteColumn(),
-                TextColumn("{task.fields[facts]}"),
+                TextColumn("steps{task.fields[facts]}"),
                 console=self._console,
             )
             self._task = self._progress.add_task("", total=None, facts="")
@@ -95,8 +95,8 @@ class RunScreen:
 
 
 def facts_text(run: RunView) -> str:
-    """`loss 1.1080 · 6,704 tokens/s · 2 min 10 s left`."""
-    facts = []
+    """` · loss 1.1080 · 6,704 tokens/s · 2 min 10 s left`, as far as it is known."""
+    facts = [""]
     if run.loss is not None:
         facts.append(f"loss {run.loss:.4f}")
     if run.usage.train_seconds > 0 and run.step:

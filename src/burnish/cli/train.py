@@ -77,7 +77,7 @@ def dispatch(
             _tell_dispatched(client, run, what_next=not follow)
         if follow:
             run = follow_run(client, run.id, to_stderr=json)
-            print(ending_text(run), file=sys.stderr if json else sys.stdout)
+            print(ending_text(run, client.runs.checkpoints(run.id)), file=sys.stderr if json else sys.stdout)
     if json:
         print(run.model_dump_json(indent=2))
     raise typer.Exit(1 if run.status is RunStatus.FAILED else 0)

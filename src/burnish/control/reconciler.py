@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Update, func, or_, select, update
+from sqlalchemy import Select, Update, func, or_, select, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -63,24 +63,44 @@ class Reconciler:
             self.house.bell.clear()
             try:
                 live = self.tick()
-            except SQLAlchemyError:  # a database that is away for a while comes back
-                _log.exception("the runs could not be read")
+            except Exception:  # a database or a machine that is away for a while comes back
+                _log.exception("the runs could not be looked after")
                 live = 0
             self.house.bell.wait(self.patience.tick if live else self.patience.idle)
-        self.release()
+        try:
+            self.release()
+        except SQLAlchemyError:  # they run out by themselves
+            _log.exception("the leases could not be released")
 
     def tick(self) -> int:
-        """One look at every live run, oldest first. Returns how many there are."""
+        """One look at every live run, oldest first; those on the machine before those that wait for it.
+
+        Returns how many there are.
+        """
         with self.house.database.session(writes=False) as session:
-            live = list(
-                session.scalars(
-                    select(RunRow.id).where(RunRow.status.in_(_LIVE)).order_by(RunRow.created_at, RunRow.id)
-                )
-            )
-        for run_id in live:
+            on_machine = list(session.scalars(_in_order(select(RunRow.id).where(RunRow.status.in_(HOLDING)))))
+        for run_id in on_machine:
+            self._tend_safely(run_id)
+        with self.house.database.session(writes=False) as session:
+            waiting = list(session.scalars(_in_order(select(RunRow).where(RunRow.status == RunStatus.PENDING))))
+        for run_id in self._with_news(waiting):
             self._tend_safely(run_id)
         self._sweep()
-        return len(live)
+        return len(on_machine) + len(waiting)
+
+    def _with_news(self, waiting: list[RunRow]) -> list[str]:
+        """Those that may start, are asked to stop or have not been told why they wait. A long queue costs little."""
+        if not waiting:
+            return []
+        capacity = self.house.executor.capacity()
+        with self.house.database.session(writes=False) as session:
+            queue = read_queue(session, capacity)
+        known = {each.run_id for each in queue.waiting}
+        return [
+            run.id
+            for run in waiting
+            if run.id not in known or queue.slots_for(run.id) or queue.waits_for(run.id) != run.reason
+        ]
 
     def release(self) -> None:
         """Let go of every lease, so that the next reconciler need not wait for them to run out."""
@@ -308,6 +328,10 @@ def _change(session: Session, run: RunRow, **values: Any) -> None:
     session.execute(update(RunRow).where(RunRow.id == run.id).values(**values))
     for name, value in values.items():  # the row in hand is detached, and goes with what was written
         setattr(run, name, value)
+
+
+def _in_order(statement: Select[Any]) -> Select[Any]:
+    return statement.order_by(RunRow.created_at, RunRow.id)
 
 
 def _of_attempt(run: RunRow) -> Update:

@@ -22,7 +22,11 @@ from burnish.run.order import RunOrder, write_order
 from burnish.run.plan import Layout
 from burnish.spec.train import SourceData
 
-_INHERITED = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
+_INHERITED = (
+    *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"),
+    *("VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES"),
+)
 """What a trainer gets of the server's own environment. No keys, no database."""
 
 _OURS = {"OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -57,8 +61,12 @@ def launch_attempt(house: House, run: RunRow, attempt: AttemptRow) -> None:
 
 def trainer_environment(house: House, inherited: Mapping[str, str], wished: Mapping[str, str]) -> dict[str, str]:
     """The server's `inherited` variables that a trainer needs, ours, then the config's own, which win."""
-    kept = {name: inherited[name] for name in _INHERITED if name in inherited}
-    return {**kept, **_OURS, "BURNISH_HOME": str(house.home.root), **wished}
+    return {**inheritable(inherited), **_OURS, "BURNISH_HOME": str(house.home.root), **wished}
+
+
+def inheritable(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of the server's environment is a trainer's business; also what an executor should start from."""
+    return {name: environment[name] for name in _INHERITED if name in environment}
 
 
 def _write_down(house: House, run: RunRow, directory: RunDirectory) -> RunOrder:

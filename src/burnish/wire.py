@@ -23,12 +23,21 @@ class Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class ProblemView(Wire):
+    """One fault of a config, blamed on a key as the user wrote it."""
+
+    key: str
+    message: str
+
+
 class ErrorView(Wire):
     """The body of every answer of 400 and above."""
 
     code: str
     message: str
     hint: str = ""
+    problems: list[ProblemView] = []
+    """Every fault of a config, where it is the config's fault."""
 
 
 # -- server -----------------------------------------------------------------

@@ -12,7 +12,7 @@ import httpx
 
 from burnish.errors import NotFound, VolumeError
 from burnish.literals import volume_path
-from burnish.sdk.transport import MisdeclaredBody, Transport, path_of
+from burnish.sdk.transport import Transport, path_of
 from burnish.wire import CheckPutRequest, EntryList, EntryView
 
 CHUNK_BYTES = 1 << 20
@@ -92,20 +92,14 @@ class Files:
             return False
 
     def _put_file(self, volume: str, path: PurePosixPath, source: Path, size: int, meter: "_Meter") -> None:
-        headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-        try:
-            self._transport.ask(
-                EntryView,
-                "PUT",
-                _file_path(volume, path),
-                content=_read_chunks(source, meter),
-                headers=headers,
-                timeout=httpx.Timeout(None, connect=5.0),
-            )
-        except MisdeclaredBody as error:
-            raise VolumeError(
-                f"{source} changed while it was being sent.", hint="Put it again when nobody writes to it."
-            ) from error
+        self._transport.ask(
+            EntryView,
+            "PUT",
+            _file_path(volume, path),
+            content=_read_chunks(source, size, meter),
+            headers={"Content-Length": str(size), "Content-Type": "application/octet-stream"},
+            timeout=httpx.Timeout(None, connect=5.0),
+        )
 
     def _get_file(self, volume: str, entry: EntryView, local: Path, meter: "_Meter") -> None:
         local.parent.mkdir(parents=True, exist_ok=True)
@@ -166,8 +160,19 @@ def _walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
             raise VolumeError(f"{path} is not a file that can be read.", hint="Remove it, or mend the link.")
 
 
-def _read_chunks(source: Path, meter: _Meter) -> Iterator[bytes]:
+def _read_chunks(source: Path, size: int, meter: _Meter) -> Iterator[bytes]:
+    """Exactly the `size` bytes that the server was told of.
+
+    Raising before the last of them breaks the upload off, and the server keeps nothing of it.
+    """
+    left = size
     with source.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
+        while left:
+            chunk = file.read(min(CHUNK_BYTES, left))
+            left -= len(chunk)
+            if not chunk or (left == 0 and file.read(1)):
+                raise VolumeError(
+                    f"{source} changed while it was being sent.", hint="Put it again when nobody writes to it."
+                )
             yield chunk
             meter.add(len(chunk))

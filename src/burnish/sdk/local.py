@@ -56,6 +56,8 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
             f"BURNISH_URL is set to {url}, but BURNISH_API_KEY is not.",
             hint="Set BURNISH_API_KEY to that server's key, or unset BURNISH_URL to use this machine.",
         )
+    if not (key.isascii() and key.isprintable()):
+        raise AccessDenied("BURNISH_API_KEY holds a character that no key has.", hint="Copy that server's key again.")
     return Place(home=None, url=url, api_key=key)
 
 

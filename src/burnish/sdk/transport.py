@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 from pydantic import ValidationError
 
-from burnish.errors import BurnishError, ServerError, error_from_code
+from burnish.errors import BurnishError, ConfigError, Problem, ServerError, error_from_code
 from burnish.wire import PREFIX, ErrorView, Wire
 
 W = TypeVar("W", bound=Wire)
@@ -90,8 +90,6 @@ class Transport:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except httpx.LocalProtocolError as error:
-            raise MisdeclaredBody(f"The request to {self.url} cannot be sent: {error}.") from error
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise ServerError(
                 f"{self.url} is not the address of a server.", hint="Write BURNISH_URL as http://host:port."
@@ -110,10 +108,6 @@ class Unreachable(ServerError):
 
 class LostReply(Unreachable):
     """The request went out and no whole answer came: nobody knows whether it was done."""
-
-
-class MisdeclaredBody(ServerError):
-    """What was sent is longer or shorter than was said at its beginning."""
 
 
 _LOOK = "`burnish status` shows what runs; `burnish up` starts the local server."
@@ -151,4 +145,7 @@ def _error_of(response: httpx.Response) -> BurnishError:
             f"with status {response.status_code}.",
             hint="Its log says why: `burnish status` names the file.",
         )
+    if view.code == ConfigError.code:
+        problems = tuple(Problem(each.key, each.message) for each in view.problems)
+        return ConfigError(view.message, hint=view.hint, problems=problems)
     return error_from_code(view.code, view.message, view.hint)

@@ -188,9 +188,9 @@ def span_text(seconds: float) -> str:
     """`0.8 s`, `43 s`, `5 min 12 s`, `3 h 20 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"

@@ -18,6 +18,8 @@ class FakeHub:
     repositories: dict[str, Path] = field(default_factory=dict)
     """Repository id -> its files."""
     gated: set[str] = field(default_factory=set)
+    private: dict[str, str] = field(default_factory=dict)
+    """Repository id -> the key that opens it."""
     cut: set[str] = field(default_factory=set)
     """File names that end after half of their bytes."""
     failing: bool = False
@@ -61,7 +63,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(500, "")
         kind, repository, rest = _read_path(path)
         folder = self.hub.repositories.get(repository)
-        if folder is None:
+        key = self.hub.private.get(repository)
+        if folder is None or (key and self.headers.get("Authorization") != f"Bearer {key}"):
             return self._refuse(401, "RepoNotFound")
         if repository in self.hub.gated and kind == "file":
             return self._refuse(403, "GatedRepo")

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import huggingface_hub.constants
 import pytest
 from fake_hub import FakeHub, running_hub
+from huggingface_hub import snapshot_download
 
 from burnish.errors import ModelError
 from burnish.models.cache import ModelCache
@@ -54,6 +56,30 @@ def test_a_gated_model_says_whom_to_ask(hub: FakeHub, cache: ModelCache, model_f
     hub.gated.add("acme/secret")
     refusal = assert_refused(cache, "acme/secret", "gated")
     assert "HF_TOKEN" in refusal.hint
+
+
+def test_a_private_model_opens_to_the_key_of_the_environment(
+    hub: FakeHub, cache: ModelCache, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    hub.repositories["acme/ours"] = model_folder
+    hub.private["acme/ours"] = "hf_0123456789"
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    refusal = assert_refused(cache, "acme/ours", "has no model acme/ours, or it is private")
+    assert "HF_TOKEN" in refusal.hint and "hf_wrong" not in refusal.message + refusal.hint
+    monkeypatch.setenv("HF_TOKEN", "hf_0123456789")
+    model = cache.add("acme/ours")
+    assert not any(b"hf_0123456789" in file.read_bytes() for file in model.directory.iterdir())
+
+
+def test_a_copy_that_the_hub_client_kept_serves_while_the_hub_is_away(
+    hub: FakeHub, cache: ModelCache, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    hub.repositories["acme/triage"] = model_folder
+    snapshot_download("acme/triage", endpoint=hub.url, cache_dir=huggingface_hub.constants.HF_HUB_CACHE)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    model = cache.add("acme/triage")
+    for file in model_folder.iterdir():
+        assert (model.directory / file.name).read_bytes() == file.read_bytes()
 
 
 def test_a_hub_that_cannot_be_reached(hub: FakeHub, cache: ModelCache, monkeypatch: pytest.MonkeyPatch):

@@ -60,7 +60,7 @@ def serve(home: Home, host: str, port: int | None) -> None:
     finally:
         stop.set()
         house.bell.set()
-        reconciler.join(timeout=1.0)
+        reconciler.join(timeout=2.0)  # it gives its leases back, so that the next server need not wait
         house.database.close()
 
 

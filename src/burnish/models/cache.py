@@ -199,9 +199,18 @@ def _convert(gguf: Path, directory: Path, lock: int) -> None:
         command, check=False, capture_output=True, text=True, pass_fds=(lock,), stdin=subprocess.DEVNULL
     )
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        sentence = said[-1] if said else f"the converter ended with code {done.returncode}"
-        raise ModelError(f"{gguf} cannot be converted: {sentence}", hint="Is it a whole GGUF file of a known model?")
+        raise ModelError(_why_not_converted(gguf, done), hint="Is it a whole GGUF file of a model that is known?")
+
+
+def _why_not_converted(gguf: Path, done: subprocess.CompletedProcess[str]) -> str:
+    """The converter's own sentence, its last line; or how it ended, where it had no time to say one."""
+    said = done.stderr.strip().splitlines()
+    if done.returncode < 0:
+        return f"The conversion of {gguf} was ended by signal {-done.returncode}; 9 is often too little memory."
+    if not said:
+        return f"The conversion of {gguf} ended with code {done.returncode} and said nothing."
+    # A traceback is a surprise, and its last line alone does not say of what.
+    return f"{gguf} cannot be converted: {said[-1]}" if "Traceback (most recent" in done.stderr else said[-1]
 
 
 def _write_manifest(directory: Path, name: str, origin: str) -> None:

@@ -83,7 +83,9 @@ def make_run(tmp_path: Path, tiny: Path) -> MakeRun:
         root = tmp_path / volume
         root.mkdir(exist_ok=True)
         data_path = root / "train.jsonl"
-        data_path.write_text(text if text is not None else "\n".join(json.dumps(_conversation(row)) for row in range(rows)))
+        data_path.write_text(
+            text if text is not None else "\n".join(json.dumps(_conversation(row)) for row in range(rows))
+        )
         order = {name: wishes.pop(name) for name in ("resume_from", "volume_bytes_free") if name in wishes}
         spec = TrainSpec.model_validate(_WISHES | wishes)
         run = RunDirectory.on_volume(root, RUN_ID)

@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,11 @@ from burnish.train.attention import document_attention
 def _make(tokens: int, heads: int, key_value_heads: int) -> list[torch.Tensor]:
     torch.manual_seed(tokens)
     return [torch.randn(1, count, tokens, 8, requires_grad=True) for count in (heads, key_value_heads, key_value_heads)]
+
+
+def _attend(inputs: list[torch.Tensor], **settings: Any) -> torch.Tensor:
+    query, key, value = inputs
+    return document_attention(torch.nn.Module(), query, key, value, None, **settings)[0]
 
 
 def _by_mask(inputs: list[torch.Tensor], lengths: list[int], window: int | None) -> torch.Tensor:
@@ -32,7 +38,7 @@ def _by_mask(inputs: list[torch.Tensor], lengths: list[int], window: int | None)
 @pytest.mark.parametrize("window", [None, 4])
 def test_documents_attend_as_under_a_dense_mask(lengths: list[int], heads: tuple[int, int], window: int | None) -> None:
     inputs = _make(sum(lengths), *heads)
-    ours, _ = document_attention(torch.nn.Module(), *inputs, None, lengths=lengths, scaling=0.3, sliding_window=window)
+    ours = _attend(inputs, lengths=lengths, scaling=0.3, sliding_window=window)
     theirs = _by_mask(inputs, lengths, window)
     torch.testing.assert_close(ours, theirs)
     upstream = torch.randn_like(theirs)
@@ -46,12 +52,12 @@ def test_a_document_feels_nothing_of_its_neighbours() -> None:
     lengths = [5, 8, 3]
     edges = [0, *itertools.accumulate(lengths)]
     inputs = [each.detach() for each in _make(sum(lengths), 4, 2)]
-    before, _ = document_attention(torch.nn.Module(), *inputs, None, lengths=lengths)
+    before = _attend(inputs, lengths=lengths)
     for number in range(len(lengths)):
         changed = [each.clone() for each in inputs]
         for each in changed:
             each[:, :, edges[number] : edges[number + 1]] += 1.0
-        after, _ = document_attention(torch.nn.Module(), *changed, None, lengths=lengths)
+        after = _attend(changed, lengths=lengths)
         same = [torch.equal(before[:, start:end], after[:, start:end]) for start, end in itertools.pairwise(edges)]
         assert same == [other != number for other in range(len(lengths))]
 
@@ -59,4 +65,4 @@ def test_a_document_feels_nothing_of_its_neighbours() -> None:
 def test_attention_that_is_not_understood_is_refused_by_name() -> None:
     inputs = _make(4, 2, 2)
     with pytest.raises(ModelError, match="softcap"):
-        document_attention(torch.nn.Module(), *inputs, None, lengths=[4], softcap=50.0)
+        _attend(inputs, lengths=[4], softcap=50.0)

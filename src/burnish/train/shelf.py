@@ -178,6 +178,8 @@ def is_no_space(error: BaseException) -> bool:
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in _NO_SPACE:
             return True
+        # safetensors (Rust) and DCP put the words of the system into a message.
+        if any(os.strerror(number) in str(seen) for number in _NO_SPACE):
+            return True
         seen = seen.__cause__ or seen.__context__
-    # safetensors (Rust) and DCP put the words of the system into a message.
-    return "No space left on device" in str(error) or "File too large" in str(error)
+    return False

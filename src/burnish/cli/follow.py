@@ -1,15 +1,13 @@
 """Watches a run until it is over. Ctrl-C ends the watching, never the run."""
 
 import time
-from collections.abc import Sequence
 
 from burnish.cli.session import say
 from burnish.cli.show import RunScreen
 from burnish.cli.text import usage_text
-from burnish.run.status import RunStatus
 from burnish.sdk.client import Client
 from burnish.sdk.transport import Unreachable
-from burnish.wire import CheckpointView, RunDetail
+from burnish.wire import ModelView, RunDetail
 
 _LOOK_SECONDS = 0.5
 
@@ -44,7 +42,7 @@ def _watch(client: Client, run_id: str, screen: RunScreen) -> None:
             time.sleep(_LOOK_SECONDS)
 
 
-def ending_text(run: RunDetail, checkpoints: Sequence[CheckpointView]) -> str:
+def ending_text(run: RunDetail, model: ModelView | None) -> str:
     """How it ended, and what to do with what came of it."""
     loss = "" if run.loss is None else f"loss {run.loss:.4f}"
     facts = [f"{run.step} steps", loss, usage_text(run.usage)] if run.step else []
@@ -53,10 +51,9 @@ def ending_text(run: RunDetail, checkpoints: Sequence[CheckpointView]) -> str:
         lines.append(f"  Reason: {run.reason}")
     if run.hint:
         lines.append(f"  Hint: {run.hint}")
-    if checkpoints:
+    if model:
         lines.append(f"  Output: {run.output_path}")
+        lines.append(f"  Model: {model.id}")
         lines.append(f"  Chat with it: burnish chat {run.id}")
-        lines.append(f"  Copy the model: burnish models export {run.id} ./my-model")
-    elif run.status is RunStatus.COMPLETED:
-        lines.append("  No model was kept: a [ckpt] table in the config asks for one at the end.")
+        lines.append(f"  Copy it: burnish models export {run.id} ./my-model")
     return "\n".join(lines)

@@ -33,10 +33,15 @@ def model_folder(client: Client, name: str) -> Path:
     return folder
 
 
+def newest_model(client: Client, run_id: str) -> ModelView | None:
+    """What the run made, if it made any."""
+    made = [model for model in client.models.list() if model.run_id == run_id]
+    return max(made, key=lambda model: model.step or 0, default=None)
+
+
 def _export_of(client: Client, run_id: str) -> ModelView:
-    exports = [model for model in client.models.list() if model.run_id == run_id]
-    if exports:
-        return max(exports, key=lambda model: model.step or 0)
+    if model := newest_model(client, run_id):
+        return model
     run = client.runs.get(run_id)
     if not run.status.is_over:
         raise RunError(
@@ -45,5 +50,5 @@ def _export_of(client: Client, run_id: str) -> ModelView:
         )
     raise RunError(
         f"Run {run_id} left no model: it is {run.status}.",
-        hint="A run leaves one where its config has a [ckpt] table and it gets to a checkpoint.",
+        hint=f"Its log says how far it came: burnish train logs {run_id}",
     )

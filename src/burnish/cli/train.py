@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from burnish.cli.follow import ending_text, follow_run
+from burnish.cli.model_folder import newest_model
 from burnish.cli.session import Json, Yes, answer, ask_first, new_app, open_client, say
 from burnish.cli.text import NO_MODELS, capacity_text, checkpoints_text, metrics_text, models_text, run_text, runs_text
 from burnish.errors import ConfigError
@@ -77,7 +78,7 @@ def dispatch(
             _tell_dispatched(client, run, what_next=not follow)
         if follow:
             run = follow_run(client, run.id, to_stderr=json)
-            print(ending_text(run, client.runs.checkpoints(run.id)), file=sys.stderr if json else sys.stdout)
+            print(ending_text(run, newest_model(client, run.id)), file=sys.stderr if json else sys.stdout)
     if json:
         print(run.model_dump_json(indent=2))
     raise typer.Exit(1 if run.status is RunStatus.FAILED else 0)

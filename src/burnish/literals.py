@@ -41,12 +41,12 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """`107374182400` -> `100Gi`; at most one decimal, largest unit that leaves a number of at least one."""
-    for power, unit in ((5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
-        if size_bytes >= 1024**power:
-            number = size_bytes / 1024**power
-            return f"{number:.1f}".removesuffix(".0") + unit
-    return f"{size_bytes}B"
+    """`107374182400` -> `100Gi`; at most one decimal, the smallest unit that leaves a number below 1024 as written."""
+    for power, unit in enumerate(("B", "Ki", "Mi", "Gi", "Ti")):
+        number = f"{size_bytes / 1024**power:.1f}".removesuffix(".0")
+        if float(number) < 1024:
+            return number + unit
+    return f"{size_bytes / 1024**5:.1f}".removesuffix(".0") + "Pi"
 
 
 def parse_duration(text: str) -> float:

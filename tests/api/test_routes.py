@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from door import FAKE_RUN, Door
 
-from burnish.errors import error_from_code
+from burnish.dialects import read_config
+from burnish.errors import ConfigError, error_from_code
 from burnish.wire import (
     CapacityView,
     CheckpointList,
@@ -119,6 +120,18 @@ def test_a_body_that_cannot_be_read_is_blamed_on_its_keys(door: Door, body: byte
     view = ErrorView.model_validate(answer.json())
     assert answer.status_code == 422
     assert all(word in view.message for word in words), view.message
+
+
+def test_every_fault_of_a_config_comes_with_its_own_sentence(door: Door):
+    config = FAKE_RUN.replace("max_steps", "maxsteps").replace("batch_size = 2", 'batch_size = "two"\nsequence = 3')
+    answer = door.api.post("/runs", json={"config": config})
+    view = ErrorView.model_validate(answer.json())
+    with pytest.raises(ConfigError) as read_here:
+        read_config(config)
+    assert [(each.key, each.message) for each in view.problems] == [
+        (each.key, each.message) for each in read_here.value.problems
+    ]
+    assert {each.key for each in view.problems} >= {"maxsteps", "data.batch_size", "data.sequence"}
 
 
 def test_a_surprise_is_told_without_its_inside(door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +43,20 @@ def test_what_is_no_size_is_refused_with_an_example(text: str):
 @given(st.integers(min_value=1, max_value=1023), st.sampled_from(["Ki", "Mi", "Gi", "Ti"]))
 def test_a_whole_size_reads_back_as_itself(number: int, unit: str):
     assert format_size(parse_size(f"{number}{unit}")) == f"{number}{unit}"
+
+
+@given(st.integers(min_value=0, max_value=2**62))
+def test_no_size_is_written_as_1024_of_a_unit(size: int):
+    number = re.match(r"[0-9.]+", format_size(size))
+    assert number is not None and (float(number.group()) < 1024 or size >= 1024**6)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(1023, "1023B"), (1024, "1Ki"), (1024**2 - 41, "1Mi"), (1024**3 - 87, "1Gi"), (1536, "1.5Ki"), (0, "0B")],
+)
+def test_a_size_that_rounds_up_to_the_next_unit_is_written_in_it(size: int, text: str):
+    assert format_size(size) == text
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from burnish.errors import AccessDenied, BurnishError, Conflict, NotFound, ServerError, VolumeFull
-from burnish.wire import ErrorView
+from burnish.errors import AccessDenied, BurnishError, ConfigError, Conflict, NotFound, ServerError, VolumeFull
+from burnish.wire import ErrorView, ProblemView
 
 _log = logging.getLogger("burnish.api")
 
@@ -32,17 +32,18 @@ def answer_faults(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _answer_surprise)
 
 
-def fault(status: int, code: str, message: str, hint: str = "") -> JSONResponse:
+def fault(status: int, code: str, message: str, hint: str = "", problems: Sequence[ProblemView] = ()) -> JSONResponse:
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    return JSONResponse(
-        ErrorView(code=code, message=message, hint=hint).model_dump(), status_code=status, headers=headers
-    )
+    view = ErrorView(code=code, message=message, hint=hint, problems=list(problems))
+    return JSONResponse(view.model_dump(), status_code=status, headers=headers)
 
 
 def _answer_ours(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, BurnishError)
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
-    return fault(status, error.code, error.message, error.hint)
+    faults = error.problems if isinstance(error, ConfigError) else ()
+    problems = [ProblemView(key=each.key, message=each.message) for each in faults]
+    return fault(status, error.code, error.message, error.hint, problems)
 
 
 def _answer_invalid(request: Request, error: Exception) -> JSONResponse:

@@ -5,6 +5,9 @@ Knows nothing of markers or folders beside its own.
 """
 
 import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +35,8 @@ class Progress:
 
 def save_trainer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
     folder.mkdir()
-    state_dict_saver.save(_state(model, optimizer), checkpoint_id=folder, no_dist=True)
+    with _alone():
+        state_dict_saver.save(_state(model, optimizer), checkpoint_id=folder, no_dist=True)
     (folder / _COUNTERS).write_text(json.dumps(asdict(progress)))
 
 
@@ -40,7 +44,8 @@ def load_trainer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimize
     """Overwrite weights and moments in place, to the bit; `RunError` if the folder is another model's."""
     _make_moments(optimizer)
     try:
-        state_dict_loader.load(_state(model, optimizer), checkpoint_id=folder, no_dist=True)
+        with _alone():
+            state_dict_loader.load(_state(model, optimizer), checkpoint_id=folder, no_dist=True)
         return Progress(**json.loads((folder / _COUNTERS).read_text()))
     except (CheckpointException, RuntimeError, ValueError, TypeError, KeyError, OSError) as error:
         raise RunError(
@@ -73,6 +78,14 @@ def _make_moments(optimizer: torch.optim.Optimizer) -> None:
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """DCP warns that there is no process group, though it was told so."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        yield
 
 
 def _root(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 
 from burnish.cli.server import StatusView
 from burnish.wire import VolumeList
@@ -39,6 +40,27 @@ def test_a_killed_server_is_replaced_by_the_next_command(terminal):
     assert terminal.server_pid() != killed
 
 
+def test_a_server_file_that_names_a_silent_stranger_or_nothing_is_written_anew(terminal):
+    terminal.home.root.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        url = f"http://127.0.0.1:{stranger.getsockname()[1]}"
+        terminal.home.server.write_text(json.dumps({"url": url, "pid": os.getpid(), "version": "0"}))
+        assert "No server runs" in terminal.run("status").stdout
+    terminal.home.server.write_bytes(b"\xff\xfe\0")
+    assert terminal.json("volumes", "list") == {"volumes": []}
+    assert terminal.server_pid() != os.getpid()
+
+
+def test_a_server_whose_key_was_lost_can_be_stopped_and_makes_a_new_one(terminal):
+    terminal.run("up")
+    lost = terminal.home.token.read_text()
+    terminal.home.token.unlink()
+    assert "`burnish down` and `burnish up` write it anew" in terminal.run("volumes", "list", code=1).stderr
+    assert "has stopped" in terminal.run("down").stdout
+    assert terminal.json("volumes", "list") == {"volumes": []}
+    assert terminal.home.token.read_text() != lost
+
+
 def test_up_restarts_a_server_of_another_version(terminal):
     terminal.run("up")
     old = json.loads(terminal.home.server.read_text())
@@ -56,6 +78,8 @@ def test_a_server_that_cannot_start_is_told_with_the_end_of_its_log(terminal):
     assert "Error: The local server ended at once, with exit code 1. Its log ends:" in done.stderr
     assert "does not hold a key" in done.stderr
     assert f"Hint: The whole log is {terminal.home.server_log}." in done.stderr
+    terminal.home.token.write_bytes(bytes(range(128, 160)))
+    assert "does not hold a key" in terminal.run("volumes", "list", code=1).stderr
 
 
 def test_serve_runs_in_the_foreground_until_told_to_stop(terminal):

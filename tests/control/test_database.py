@@ -8,7 +8,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect
 from sqlalchemy.exc import IntegrityError
 
-from burnish.control.db import Database, sqlite_url
+from burnish.control.db import Database, DatabaseAway, sqlite_url
 from burnish.control.tables import StepRow, Table, VolumeRow
 
 
@@ -105,3 +105,36 @@ def test_a_url_as_people_paste_it_names_the_driver_that_is_shipped() -> None:
     database = Database("postgresql://user:word@host/name")
     assert database.url.drivername == "postgresql+psycopg"
     assert "word" not in repr(database.url)
+
+
+def test_a_database_without_room_says_so_and_works_again_once_there_is_some(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    database = Database(sqlite_url(tmp_path / "burnish.db"))
+    database.upgrade()
+
+    def create(name: str, note: str = "") -> None:
+        with database.session() as session:
+            session.add(VolumeRow(name=name + note, size_bytes=1, created_at=datetime.now(UTC)))
+
+    with database.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    _limit(database, pages)
+    with pytest.raises(DatabaseAway, match="There is no space left for the database") as refused:
+        create("large", "x" * 100_000)
+    assert str(tmp_path) in refused.value.message
+    _limit(database, 1_000_000)
+    create("small")
+
+
+def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
+    with pytest.raises(DatabaseAway) as refused, Database("postgresql://u:fakepass99@127.0.0.1:1/db").session():
+        pass
+    assert "at 127.0.0.1:1 cannot be used now" in refused.value.message
+    assert "fakepass99" not in refused.value.message
+
+
+def _limit(database: Database, pages: int) -> None:
+    """SQLite refuses to grow beyond it with the very error of a full disk."""
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")

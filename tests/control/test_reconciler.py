@@ -397,3 +397,41 @@ def test_it_wakes_when_the_bell_rings_and_ends_when_told(bench: Bench) -> None:
 
 def _all_of(row) -> dict:
     return {column.key: getattr(row, column.key) for column in row.__table__.columns}
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_dead_reconcilers_lease_alive(
+    bench: Bench, reconciler: Reconciler
+) -> None:
+    run_id = bench.add_run()
+    reconciler.tick()
+    bench.clock.seconds -= 3600
+    successor = Reconciler(bench.house)
+    successor.tick()
+    assert bench.run(run_id).lease_token == successor.token
+
+
+def test_trouble_that_lasts_is_logged_once_and_not_at_every_tick(
+    bench: Bench, reconciler: Reconciler, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_id = bench.add_run()
+    bench.executor.refusal = "The machine is away."
+    for _ in range(5):
+        reconciler.tick()
+    assert [line for line in caplog.messages if "away" in line] == [
+        f"{run_id} could not be looked after: The machine is away."
+    ]
+    bench.executor.refusal = None
+    reconciler.tick()
+    assert bench.run(run_id).status == S.CREATING
+
+
+def test_a_run_whose_files_find_no_room_fails_and_says_so(bench: Bench, reconciler: Reconciler) -> None:
+    run_id = bench.add_run()
+    # Where its folder should be made there is a file, which the system refuses as it would a full disk.
+    bench.directory(run_id).root.parent.mkdir(parents=True, exist_ok=True)
+    bench.directory(run_id).root.write_text("in the way")
+    for _ in range(Patience().troubles):
+        reconciler.tick()
+    run = bench.run(run_id)
+    assert run.status == S.FAILED
+    assert "File exists" in run.reason and str(bench.directory(run_id).root) in run.reason

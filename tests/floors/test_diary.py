@@ -1,5 +1,10 @@
+import resource
+import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from burnish.run.directory import RunDirectory
 from burnish.run.events import EventWriter, Finished, Started, Step, read_events
@@ -49,6 +54,50 @@ def test_a_torn_line_costs_itself_and_not_the_next_one(tmp_path: Path):
     again.append(_step(2))
     events, _ = read_events(path)
     assert [each.step for each in events if isinstance(each, Step)] == [1, 2]
+
+
+def test_a_line_that_does_not_fit_leaves_no_half_behind(tmp_path: Path):
+    path = tmp_path / "events.jsonl"
+    writer = EventWriter(path)
+    writer.append(_step(1))
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The kernel takes the bytes up to the limit and refuses the rest, as at the end of a disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, hard))
+    try:
+        with pytest.raises(OSError):
+            writer.append(_step(2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == before
+    writer.append(_step(3))
+    assert [each.step for each in read_events(path)[0] if isinstance(each, Step)] == [1, 3]
+
+
+def test_a_disk_that_filled_still_takes_the_last_word(small_disk: Path):
+    path = small_disk / "events.jsonl"
+    writer = EventWriter(path)
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "fill").write_bytes(bytes(1 << 20))
+    with pytest.raises(OSError, match="No space left"):
+        for number in range(1, 1000):
+            writer.append(_step(number))
+    writer.append(Finished(outcome="failed", step=0, message="There is no space left on the volume."))
+    writer.close()
+    assert [each.kind for each in read_events(path)[0]][-1] == "finished"
+    assert {each.name for each in small_disk.iterdir()} == {"events.jsonl", "fill"}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk]
+    mounted = subprocess.run(mount, capture_output=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip("a disk that fills can be mounted by root alone")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
 
 
 def test_an_event_of_a_newer_trainer_is_skipped(tmp_path: Path):

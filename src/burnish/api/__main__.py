@@ -38,6 +38,9 @@ def main() -> int:
     except BurnishError as error:
         print(f"burnish: {error.message}\n  {error.hint}".rstrip(), file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"burnish: {home.root} cannot be served: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 0
     return 0

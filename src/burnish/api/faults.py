@@ -14,6 +14,7 @@ from burnish.wire import ErrorView, ProblemView
 
 _log = logging.getLogger("burnish.api")
 
+_LOG = "Its log says more: burnish status shows where it is."
 _STATUSES: list[tuple[type[BurnishError], int]] = [
     (NotFound, 404),
     (Conflict, 409),
@@ -29,6 +30,7 @@ def answer_faults(app: FastAPI) -> None:
     app.add_exception_handler(BurnishError, _answer_ours)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(OSError, _answer_os)
     app.add_exception_handler(Exception, _answer_surprise)
 
 
@@ -74,11 +76,18 @@ def _answer_http(request: Request, error: Exception) -> JSONResponse:
     return fault(error.status_code, "request", str(error.detail))
 
 
+def _answer_os(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, OSError)
+    _log.error("%s %s", request.method, request.url.path, exc_info=error)
+    place = f" ({error.filename})" if error.filename else ""
+    return fault(500, ServerError.code, f"The server's machine says: {error.strerror or error}{place}.", hint=_LOG)
+
+
 def _answer_surprise(request: Request, error: Exception) -> JSONResponse:
     # Starlette raises it again behind this answer, so the traceback is logged there.
     return fault(
         500,
         ServerError.code,
         f"The server failed at {request.method} {request.url.path}: {type(error).__name__}.",
-        hint="Its log says more: burnish status shows where it is.",
+        hint=_LOG,
     )

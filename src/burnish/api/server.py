@@ -78,11 +78,12 @@ def claim_home(home: Home) -> Iterator[None]:
 
 def read_or_make_token(home: Home) -> str:
     """The home's key, made once, readable by its user alone."""
-    with suppress(FileExistsError):
-        _write_once(home, secrets.token_urlsafe(32))
+    if not home.token.exists():
+        with suppress(FileExistsError):
+            _write_once(home, secrets.token_urlsafe(32))
     home.token.chmod(0o600)
-    token = home.token.read_text().strip()
-    if len(token) < 16:
+    token = home.token.read_text("ascii", errors="replace").strip()
+    if len(token) < 16 or not token.isascii():
         raise ServerError(
             f"{home.token} does not hold a key.", hint="Remove that file; the next start makes a new key."
         )

@@ -10,7 +10,7 @@ from pydantic import Field
 import burnish
 from burnish.cli.session import Json, answer, new_app, say
 from burnish.cli.text import capacity_text, runs_text
-from burnish.errors import ServerError
+from burnish.errors import BurnishError, ServerError
 from burnish.home import Home, find_home
 from burnish.run.status import RunStatus
 from burnish.sdk.local import Place, connect, find_place, running_server, start_server, stop_server
@@ -51,7 +51,7 @@ def up(json: Json = False) -> None:
 def down(json: Json = False) -> None:
     """Stop the local server. Runs go on, and are found again by the next one."""
     home = _own_home()
-    alive = _look(find_place()).runs
+    alive = _runs_if_it_tells()
     stopped = stop_server(home)
     text = f"The server (process {stopped.pid}) has stopped." if stopped else "No server runs."
     training = [run for run in alive if run.status is not RunStatus.PENDING]
@@ -112,6 +112,15 @@ def _look(place: Place) -> StatusView:
             home=own,
             log=log,
         )
+
+
+def _runs_if_it_tells() -> list[RunView]:
+    """A server whose key or database is lost can still be stopped."""
+    try:
+        return _look(find_place()).runs
+    except BurnishError as error:
+        say(f"Its runs cannot be listed: {error.message}")
+        return []
 
 
 def _own_home() -> Home:

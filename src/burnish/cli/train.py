@@ -136,7 +136,8 @@ def stop(run_id: RunId, json: Json = False) -> None:
     """Stop a run; it saves a checkpoint first, if it saves any."""
     with open_client() as client:
         run = client.runs.stop(run_id)
-    answer(run, f"Run {run.id} is {run.status}. Watch it end: burnish train get {run.id}", json=json)
+    text = f"Run {run.id} is {run.status}."
+    answer(run, text if run.status.is_over else f"{text} Watch it end: burnish train get {run.id}", json=json)
 
 
 @app.command()

@@ -4,7 +4,9 @@
 start and not in the middle, where a wait would become an error. Knows no table.
 """
 
+import errno
 import fcntl
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,10 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, CursorResult, Delete, Engine, Update, create_engine, event, make_url, text
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
+
+from burnish.errors import ServerError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _BUSY_SECONDS = 30
@@ -25,6 +30,10 @@ _SERIAL_LOCK = 0x62757270
 
 def sqlite_url(path: Path) -> str:
     return URL.create("sqlite", database=str(path)).render_as_string(hide_password=False)
+
+
+class DatabaseAway(ServerError):
+    """It cannot be reached, is busy or has no room. It may come back; nothing of the transaction was written."""
 
 
 class Database:
@@ -41,9 +50,9 @@ class Database:
         """One transaction: committed when the block ends, rolled back when it raises.
 
         Keep it short: on SQLite it holds the only writer's lock unless `writes` is False. Rows stay readable after
-        the block.
+        the block. `DatabaseAway` where the database is not to be had now.
         """
-        with self._sessions.begin() as session:
+        with self._telling_what_is_wrong(), self._sessions.begin() as session:
             session.connection(execution_options={"burnish_writes": writes})
             yield session
 
@@ -63,11 +72,30 @@ class Database:
         self._migrate(command.downgrade, revision)
 
     def _migrate(self, step: Callable[[Config, str], None], revision: str) -> None:
-        with _one_at_a_time(self), self.engine.connect() as connection:
+        with self._telling_what_is_wrong(), _one_at_a_time(self), self.engine.connect() as connection:
             config = Config()
             config.set_main_option("script_location", str(_MIGRATIONS))
             config.attributes["connection"] = connection
             step(config, revision)
+
+    @contextmanager
+    def _telling_what_is_wrong(self) -> Iterator[None]:
+        try:
+            yield
+        except (OperationalError, InterfaceError) as error:
+            raise self._away(str(error.orig)) from error
+
+    def _away(self, said: str) -> DatabaseAway:
+        url = self.url  # its password is in no message
+        where = url.database if self.is_sqlite else f"at {url.host or 'this machine'}:{url.port or 5432}"
+        if "disk is full" in said or os.strerror(errno.ENOSPC) in said:
+            hint = "Make room on its disk. Runs go on, and nothing that they did is lost."
+            return DatabaseAway(f"There is no space left for the database {where}.", hint=hint)
+        reason = " ".join(said.split())
+        return DatabaseAway(
+            f"The database {where} cannot be used now: {reason}.",
+            hint="Runs go on, and are taken up again when it is back.",
+        )
 
     def close(self) -> None:
         self.engine.dispose()

@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Select, Update, func, or_, select, update
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from burnish.control.db import rows_matched
+from burnish.control.db import DatabaseAway, rows_matched
 from burnish.control.house import House
 from burnish.control.ingest import drain
 from burnish.control.launch import attempt_key, launch_attempt
@@ -43,6 +43,7 @@ from burnish.run.status import RunStatus
 _log = logging.getLogger("burnish.control")
 _TELL_AFTER = 8
 """Troubles in a row; what passes within two seconds is nobody's business."""
+_ALL = "the runs"
 _LIVE = [status for status in RunStatus if not status.is_over]
 
 
@@ -56,6 +57,8 @@ class Reconciler:
         self.patience = patience
         self.token = secrets.token_hex(16)
         self._swept_at = -float("inf")
+        self._told: dict[str, str] = {}
+        """Whom the log has told of what trouble, which may last."""
 
     def run_forever(self, stop: threading.Event) -> None:
         """Tick until `stop` is set; whoever sets it may ring the house's bell to be quick."""
@@ -63,14 +66,15 @@ class Reconciler:
             self.house.bell.clear()
             try:
                 live = self.tick()
-            except Exception:  # a database or a machine that is away for a while comes back
-                _log.exception("the runs could not be looked after")
+                self._told.pop(_ALL, None)
+            except Exception as error:  # a database or a machine that is away for a while comes back
+                self._log_trouble(_ALL, error)
                 live = 0
             self.house.bell.wait(self.patience.tick if live else self.patience.idle)
         try:
             self.release()
-        except SQLAlchemyError:  # they run out by themselves
-            _log.exception("the leases could not be released")
+        except (SQLAlchemyError, DatabaseAway) as error:  # they run out by themselves
+            _log.warning("the leases could not be released: %s", error)
 
     def tick(self) -> int:
         """One look at every live run, oldest first; those on the machine before those that wait for it.
@@ -114,11 +118,20 @@ class Reconciler:
         try:
             if self._take_lease(run_id):
                 self._tend(run_id)
+            self._told.pop(run_id, None)
         except LeaseLost as lost:
             _log.info("%s: %s", run_id, lost)
         except Exception as error:  # whatever it is, the other runs go on and this one does not stay stuck
-            _log.exception("%s: could not be looked after", run_id)
+            self._log_trouble(run_id, error)
             self._note_trouble(run_id, error)
+
+    def _log_trouble(self, what: str, error: Exception) -> None:
+        """Once while it stays the same: four tracebacks a second would fill the disk, or keep it full."""
+        if self._told.get(what) == (said := _sentence(error)):
+            return
+        self._told[what] = said
+        is_known = isinstance(error, DatabaseAway)
+        _log.error("%s could not be looked after: %s", what, said, exc_info=None if is_known else error)
 
     def _take_lease(self, run_id: str) -> bool:
         """Ours for `patience.lease` seconds more. False while another reconciler holds it."""
@@ -131,7 +144,13 @@ class Reconciler:
         if run.lease_token == self.token and left > self.patience.lease / 2:
             return True
         with self.house.database.session() as session:
-            free = or_(RunRow.lease_token.is_(None), RunRow.lease_token == self.token, RunRow.lease_expires_at < now)
+            free = or_(
+                RunRow.lease_token.is_(None),
+                RunRow.lease_token == self.token,
+                RunRow.lease_expires_at < now,
+                # Longer than anyone takes one for: the clock was set back, perhaps by hours.
+                RunRow.lease_expires_at > now + timedelta(seconds=2 * self.patience.lease),
+            )
             claim = update(RunRow).where(RunRow.id == run_id, RunRow.status.in_(_LIVE), free)
             expires = now + timedelta(seconds=self.patience.lease)
             return rows_matched(session, claim.values(lease_token=self.token, lease_expires_at=expires)) == 1
@@ -252,9 +271,9 @@ class Reconciler:
 
     def _note_trouble(self, run_id: str, error: Exception) -> None:
         """Count it; tell the user once it lasts; give the run up before it stays stuck for ever."""
-        if isinstance(error, OperationalError):
+        if isinstance(error, DatabaseAway):
             return  # the database was away or busy, which says nothing about the run
-        what = error.message if isinstance(error, BurnishError) else f"{type(error).__name__}, see the server's log"
+        what = _sentence(error)
         try:
             run, _ = self._read(run_id)
             count = run.troubles + 1
@@ -264,7 +283,7 @@ class Reconciler:
             else:
                 told = {"reason": f"The server has trouble with this run: {what}"} if count >= _TELL_AFTER else {}
                 self._write(run, troubles=count, **told)
-        except (LeaseLost, SQLAlchemyError) as again:
+        except (LeaseLost, SQLAlchemyError, DatabaseAway) as again:
             _log.warning("%s: its trouble could not be noted: %s", run_id, type(again).__name__)
 
     def _sweep(self) -> None:
@@ -320,6 +339,14 @@ class Reconciler:
             if not rows_matched(session, held.values(lease_token=self.token)):
                 raise LeaseLost("the lease or the status is another now; nothing was written")
             yield session
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, BurnishError):
+        return error.message
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})." if error.filename else f"{error.strerror}."
+    return f"{type(error).__name__}, see the server's log."
 
 
 def _change(session: Session, run: RunRow, **values: Any) -> None:

@@ -21,6 +21,7 @@ from burnish.dialects import mask_secrets
 from burnish.errors import Conflict, NotFound, RunError
 from burnish.literals import new_run_id
 from burnish.run.directory import RunDirectory
+from burnish.run.events import room_beside
 from burnish.run.status import RunStatus
 from burnish.wire import CheckpointList, MetricsView, RunDetail, RunList, RunView, SubmitRequest
 
@@ -190,6 +191,7 @@ def _insert(house: House, run: RunRow) -> None:
 def _delete_records(directory: RunDirectory) -> None:
     directory.order.unlink(missing_ok=True)
     directory.diary.unlink(missing_ok=True)
+    room_beside(directory.diary).unlink(missing_ok=True)
     for folder in (directory.log.parent, directory.config.parent):
         if folder.is_symlink():
             folder.unlink()

@@ -3,6 +3,7 @@
 The trainer keeps it and knows nothing of servers; whoever reads it knows nothing of tensors.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+_ROOM_BYTES = 16_384
 
 
 class Event(BaseModel):
@@ -106,21 +109,34 @@ _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 
 
 class EventWriter:
-    """Appends to a diary. Each event is one `write` of one whole line, so a reader never sees half of one."""
+    """Appends to a diary. Each event is one `write` of one whole line, so a reader never sees half of one.
+
+    Room for the last word is kept beside it from the start, so that a disk that fills can still be told of.
+    """
 
     def __init__(self, path: Path, *, attempt: int = 1, clock: Callable[[], float] = time.time) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._attempt = attempt
         self._clock = clock
+        self._room = room_beside(path)
+        _take_room(self._room)
         _end_torn_line(path, self._file)
 
     def append(self, event: Event) -> None:
         stamped = event.model_copy(update={"at": self._clock(), "attempt": self._attempt})
-        os.write(self._file, stamped.model_dump_json().encode() + b"\n")
+        if isinstance(event, Finished):
+            self._room.unlink(missing_ok=True)
+        _write_whole(self._file, stamped.model_dump_json().encode() + b"\n")
 
     def close(self) -> None:
+        self._room.unlink(missing_ok=True)
         os.close(self._file)
+
+
+def room_beside(diary: Path) -> Path:
+    """The file that keeps room for the last word while an attempt writes; gone when it closes the diary."""
+    return diary.with_name(f".{diary.name}.room")
 
 
 def read_events(path: Path, offset: int = 0, *, limit_bytes: int = -1) -> tuple[list[AnyEvent], int]:
@@ -144,6 +160,24 @@ def read_events(path: Path, offset: int = 0, *, limit_bytes: int = -1) -> tuple[
         except ValidationError:
             continue
     return events, offset + end
+
+
+def _take_room(room: Path) -> None:
+    # Where there is none even for this, the first event will say so.
+    with contextlib.suppress(OSError), room.open("wb") as file:
+        file.write(bytes(_ROOM_BYTES))
+        file.flush()
+        os.fsync(file.fileno())  # until then the blocks may be a mere promise
+
+
+def _write_whole(file: int, line: bytes) -> None:
+    begun = os.fstat(file).st_size
+    try:
+        while line:
+            line = line[os.write(file, line) :]
+    except OSError:
+        os.ftruncate(file, begun)  # the half that still fitted must not be glued to what comes next
+        raise
 
 
 def _end_torn_line(path: Path, file: int) -> None:

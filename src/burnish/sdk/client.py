@@ -53,8 +53,9 @@ class Client:
     def url(self) -> str:
         return self._transport.url
 
-    def health(self) -> HealthView:
-        return self._transport.ask(HealthView, "GET", "/health")
+    def health(self, *, patience_seconds: float = 5.0) -> HealthView:
+        """Answered at once by a server that is well; whoever is silent for longer is none."""
+        return self._transport.ask(HealthView, "GET", "/health", timeout=patience_seconds)
 
     def capacity(self) -> CapacityView:
         return self._transport.ask(CapacityView, "GET", "/capacity")

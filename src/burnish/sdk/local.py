@@ -75,7 +75,7 @@ def connect(place: Place, *, say: Say = lambda line: None) -> Client:
 def running_server(home: Home) -> ServerFile | None:
     """The local server, if its file, its process and its health agree that it runs."""
     try:
-        found = ServerFile.model_validate_json(home.server.read_text())
+        found = ServerFile.model_validate_json(home.server.read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
     try:
@@ -156,11 +156,14 @@ def _address(home: Home) -> tuple[str, str] | None:
 
 def _read_key(home: Home) -> str:
     try:
-        return home.token.read_text().strip()
+        key = home.token.read_bytes().strip()
     except FileNotFoundError as error:
         raise AccessDenied(
             f"The local server's key, {home.token}, is gone.", hint="`burnish down` and `burnish up` write it anew."
         ) from error
+    if not key.isascii():
+        raise AccessDenied(f"{home.token} does not hold a key.", hint=f"`burnish down`, rm {home.token}, `burnish up`.")
+    return key.decode()
 
 
 def _is_alive(pid: int) -> bool:

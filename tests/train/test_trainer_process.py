@@ -120,6 +120,19 @@ def test_stock_transformers_loads_the_export_and_gives_the_same_logits(make_run,
     assert chat == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
 
 
+def test_an_export_keeps_the_dtype_and_the_ties_of_its_base(make_run, tiny: Path, tmp_path: Path) -> None:
+    base = shutil.copytree(tiny, tmp_path / "half")
+    AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.bfloat16).save_pretrained(base)
+    run = make_run(model=base, steps=2, checkpoints={})
+    assert train(run) == 0
+    exported = load_file(run.checkpoint(2).model / "model.safetensors")
+    masters = trained_state(run.checkpoint(2))
+    assert exported.keys() == load_file(base / "model.safetensors").keys()
+    for name, tensor in exported.items():
+        master = torch.frombuffer(bytearray(masters[f"model/{name}"]), dtype=torch.float32).view(tensor.shape)
+        assert torch.equal(tensor, master.to(torch.bfloat16))
+
+
 def test_the_first_loss_is_stock_transformers_packed_or_not(make_run, tiny: Path) -> None:
     """One step over the whole data set; every conversation alone through the untouched model gives the same mean."""
     firsts = []

@@ -29,12 +29,20 @@ _COMPANIONS = (
 def export_model(folder: Path, decoder: Decoder, *, base: Path) -> None:
     """Write weights and config, and copy what goes with them from the base model's folder."""
     dtype = stored_dtype(base)
-    weights = {name: tensor.detach().to(dtype) for name, tensor in decoder.model.state_dict().items()}
     decoder.model.config.dtype = dtype
-    decoder.model.save_pretrained(folder, state_dict=weights)
+    decoder.model.save_pretrained(folder, state_dict=_rounded(decoder, dtype))
     for name in _COMPANIONS:
         if (base / name).is_file():
             shutil.copyfile(base / name, folder / name)
+
+
+def _rounded(decoder: Decoder, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """The weights by name. Tied ones stay one tensor: rounded apart, they would no longer be seen to be the same."""
+    rounded: dict[int, torch.Tensor] = {}
+    weights = {}
+    for name, tensor in decoder.model.state_dict().items():
+        weights[name] = rounded.setdefault(tensor.data_ptr(), tensor.detach().to(dtype))
+    return weights
 
 
 def export_bytes(decoder: Decoder, *, base: Path) -> int:

@@ -1,6 +1,7 @@
 """Stopping: asked politely, then killed, whoever is still there to see it."""
 
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -39,6 +40,26 @@ def test_a_program_that_does_not_listen_is_killed_after_the_grace_and_not_before
     record = each_machine.ending("job")
     assert (record.signal, record.out_of_memory) == (signal.SIGKILL, False)
     assert record.ended_at - asked >= 0.4
+
+
+def test_a_program_that_was_paused_hears_the_stop(machine: Machine) -> None:
+    script = "trap 'echo saved; exit 7' TERM; echo ready; while :; do sleep 0.05; done"
+    machine.executor.launch(machine.shell("job", script))
+    until(lambda: machine.log("job"))
+    pid = machine.executor.inspect("job").pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    machine.executor.stop("job", grace_seconds=30)
+    assert machine.ending("job").exit_code == 7
+    assert machine.log("job").endswith("saved\n")
+
+
+def test_a_supervisor_that_was_paused_carries_out_the_stop(machine: Machine) -> None:
+    machine.executor.launch(machine.shell("job", STUBBORN))
+    until(lambda: machine.log("job"))
+    os.kill(machine.state("job").supervisor_pid, signal.SIGSTOP)
+    machine.executor.stop("job", grace_seconds=0)
+    assert machine.ending("job").signal == signal.SIGKILL
 
 
 def test_a_stop_is_carried_out_after_whoever_asked_for_it_has_died(machine: Machine) -> None:

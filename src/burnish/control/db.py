@@ -7,6 +7,7 @@ start and not in the middle, where a wait would become an error. Knows no table.
 import errno
 import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ from burnish.errors import ServerError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _BUSY_SECONDS = 30
+_LEAST_BYTES = 65_536
+"""Of free disk. SQLite needs a few pages for its log and the index of that."""
 # PostgreSQL's advisory locks are numbers: "burn" and "burp".
 _UPGRADE_LOCK = 0x6275726E
 _SERIAL_LOCK = 0x62757270
@@ -88,14 +91,20 @@ class Database:
     def _away(self, said: str) -> DatabaseAway:
         url = self.url  # its password is in no message
         where = url.database if self.is_sqlite else f"at {url.host or 'this machine'}:{url.port or 5432}"
-        if "disk is full" in said or os.strerror(errno.ENOSPC) in said:
+        if "disk is full" in said or os.strerror(errno.ENOSPC) in said or self._has_no_disk():
             hint = "Make room on its disk. Runs go on, and nothing that they did is lost."
             return DatabaseAway(f"There is no space left for the database {where}.", hint=hint)
-        reason = " ".join(said.split())
+        reason = " ".join(said.split()).rstrip(".?")
         return DatabaseAway(
             f"The database {where} cannot be used now: {reason}.",
             hint="Runs go on, and are taken up again when it is back.",
         )
+
+    def _has_no_disk(self) -> bool:
+        # When it opens its files, SQLite calls a full disk an "I/O error".
+        if not self.is_sqlite or self.url.database is None:
+            return False
+        return shutil.disk_usage(Path(self.url.database).parent).free < _LEAST_BYTES
 
     def close(self) -> None:
         self.engine.dispose()

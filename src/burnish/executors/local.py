@@ -91,7 +91,8 @@ class LocalExecutor:
         # the two sees the other.
         state = attempt.read_state()
         if state is not None:
-            send(state.supervisor_pid, signal.SIGTERM, started_at=state.supervisor_started)
+            for number in (signal.SIGTERM, signal.SIGCONT):  # one that was paused hears it too
+                send(state.supervisor_pid, number, started_at=state.supervisor_started)
         elif problem is not None:
             raise ExecutorError(f"{key} cannot be stopped: {problem.strerror}.", hint="Make room on the disk.")
 

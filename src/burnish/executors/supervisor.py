@@ -160,6 +160,7 @@ def _watch(attempt: Attempt, child: int, cgroup: Path | None, kernel_log: int | 
         elif got == signal.SIGTERM and not killed:
             if not asked:
                 _signal_group(child, signal.SIGTERM)
+                _signal_group(child, signal.SIGCONT)  # one that was paused hears it too
             asked = True
             wished = time.monotonic() + attempt.grace_seconds()
             deadline = wished if deadline is None else min(deadline, wished)

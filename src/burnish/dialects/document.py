@@ -5,8 +5,12 @@ import tomllib
 from typing import Any
 
 from burnish.errors import ConfigError
+from burnish.literals import format_size
 
 Document = dict[str, Any]
+
+LONGEST = 256 * 1024
+"""Characters of a config. People write a few thousand; reading is what a server does for many."""
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HINTS = (
@@ -23,6 +27,11 @@ _HINTS = (
 
 def read_toml(text: str) -> Document:
     """Parse, or raise a ConfigError that names line and column (1-based, in characters)."""
+    if len(text) > LONGEST:
+        raise ConfigError(
+            f"The config is {format_size(len(text))} long, and {format_size(LONGEST)} is the most.",
+            hint="Is it the config? Data goes on a volume: burnish volumes put.",
+        )
     text = text.removeprefix("\ufeff")
     if not text.strip():
         raise ConfigError("The config is empty.", hint="The smallest one that trains is in docs/config.md.")

@@ -1,6 +1,7 @@
 """Hides secrets in a config that is about to be shown. Works on the text, so that comments and order stay."""
 
 import re
+from collections.abc import Iterator
 
 MASK = "***"
 
@@ -10,23 +11,27 @@ _SMELLS = re.compile(rf".*{_WORD}", re.IGNORECASE)
 # fused_lm_head_token_chunk_size stays readable.
 _SMELLS_WITHIN = re.compile(rf"[^a-z]*{_WORD}(?![A-Z])[^a-z]*")
 
-_ASSIGNMENT = re.compile(
+# Every quantifier that may meet hostile text is possessive or bounded, so that masking takes time in its length.
+_KEY = re.compile(
     r"""
-    (?P<key> "(?:\\.|[^"\\\n])*" | '[^'\n]*' | [A-Za-z0-9_-]+ )
-    (?P<equals> [ \t]*=[ \t]* )
-    (?P<value>
-        \"{3} (?:\\.|[^\\])*? \"{3,5}
-      | '{3} .*? '{3,5}
-      | " (?:\\.|[^"\\\n])* "
-      | ' [^'\n]* '
-      | \[ [^\]]* \]
-      | \{ [^}\n]* \}
-      | ["'] [^\n]*
-      | [^\s,#\]}]+
-    )
+    (?P<key> "(?:\\.|[^"\\\n]){0,200}+" | '[^'\n]*+' | (?<![A-Za-z0-9_-])[A-Za-z0-9_-]++ )
+    [ \t]*+ = [ \t]*+
     """,
     re.VERBOSE | re.DOTALL,
 )
+_SCALAR = re.compile(
+    r"""
+    \"{3} (?:\\.|[^\\])*? \"{3,5}
+  | '{3} .*? '{3,5}
+  | " (?:\\.|[^"\\\n])*+ "
+  | ' [^'\n]*+ '
+  | ["'] [^\n]*+
+  | [^\s,#\[\]{}] [^\s,#\]}]*+
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_LIST_OR_TABLE = re.compile(r"\[ [^\]]*+ \]? | \{ [^}\n]*+ \}?", re.VERBOSE)
+_LONGEST_KEY = 200
 _URL_PASSWORD = re.compile(r"(?<=://)([^\s/@:\"']*):([^\s/\"']+)@")
 _URL_TOKEN_USER = re.compile(r"(?<=://)([^\s/@:\"']+)@")
 _URL_QUERY = re.compile(rf"([?&][A-Za-z0-9_.-]*{_WORD}=)[^&\s\"']+", re.IGNORECASE)
@@ -38,22 +43,29 @@ def mask_secrets(text: str) -> str:
 
     TOML stays TOML and every other value stays what it was. Works on text that no parser can read, too.
     """
-    return _mask_loose(_ASSIGNMENT.sub(_mask_assignment, text))
+    return _mask_loose("".join(_mask_values(text)))
 
 
 def smells_of_secret(key: str) -> bool:
     bare = key.strip("\"'")
+    if len(bare) > _LONGEST_KEY:
+        return True  # no key of anyone's is as long; what it holds is better not shown
     return bool(_SMELLS.fullmatch(bare) or _SMELLS_WITHIN.fullmatch(bare))
 
 
-def _mask_assignment(match: re.Match[str]) -> str:
-    if not smells_of_secret(match["key"]):
-        # An inline table may hold a secret of its own: env_vars = { HF_TOKEN = "..." }
-        if match["value"][0] in "{[":
-            inner = _ASSIGNMENT.sub(_mask_assignment, match["value"][1:])
-            return match["key"] + match["equals"] + match["value"][0] + inner
-        return match[0]
-    return f'{match["key"]}{match["equals"]}"{MASK}"'
+def _mask_values(text: str) -> Iterator[str]:
+    """The text in pieces, each secret value replaced. A list or table under another key is looked into."""
+    done = 0
+    while match := _KEY.search(text, done):
+        yield text[done : match.end()]
+        done = match.end()
+        secret = smells_of_secret(match["key"])
+        value = _SCALAR.match(text, done) or (_LIST_OR_TABLE.match(text, done) if secret else None)
+        if value is None:
+            continue
+        yield f'"{MASK}"' if secret else value[0]
+        done = value.end()
+    yield text[done:]
 
 
 def _mask_loose(text: str) -> str:

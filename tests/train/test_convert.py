@@ -26,8 +26,8 @@ def llama() -> LlamaForCausalLM:
 
 
 def _vocabulary() -> list[str]:
-    """Three marks, one letter for each byte as GPT-2's alphabet has it, and one merge."""
-    return [*_SPECIAL, *bytes_to_unicode().values(), "12"]
+    """Three marks, one letter for each byte as GPT-2's alphabet has it, and two merges."""
+    return [*_SPECIAL, *bytes_to_unicode().values(), "12", "34"]
 
 
 def _write_gguf(path: Path, model: LlamaForCausalLM, kind: gguf.GGMLQuantizationType) -> None:
@@ -47,7 +47,7 @@ def _write_gguf(path: Path, model: LlamaForCausalLM, kind: gguf.GGMLQuantization
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(tokens)
     writer.add_token_types([3] * len(_SPECIAL) + [1] * (len(tokens) - len(_SPECIAL)))
-    writer.add_token_merges(["1 2"])
+    writer.add_token_merges(["1 2", "3 4"])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_pad_token_id(2)

@@ -298,6 +298,17 @@ def test_the_last_step_of_an_epoch_may_be_short(make_run) -> None:
     assert sum(tokens[:3]) == sum(tokens[3:]) == events_of(run, Prepared)[0].tokens
 
 
+def test_bfloat16_computes_close_to_float32_over_float32_weights(make_run) -> None:
+    losses = []
+    for dtype in ("float32", "bfloat16"):
+        run = make_run(dtype, dtype=dtype, steps=5, checkpoints={})
+        assert train(run) == 0
+        assert events_of(run, Started)[0].dtype == dtype
+        losses.append([loss for _, loss in losses_of(run)])
+        assert all(len(value) % 4 == 0 for value in trained_state(run.checkpoint(5)).values())
+    assert losses[0] == pytest.approx(losses[1], rel=0.02) and losses[0] != losses[1]
+
+
 @pytest.mark.parametrize("tokens", ["increasing", "random"])
 @pytest.mark.parametrize("length", ["fixed", "variable"])
 def test_made_up_data_needs_no_file(make_run, tokens: str, length: str) -> None:

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 # A converter reads local files; it must neither ask a hub nor draw bars.
@@ -23,6 +24,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 from burnish.errors import BurnishError, ModelError
 
 _STRAY_SETTINGS = ("quantization_config", "dtype", "_model_name_or_path")
+_SPECIAL_TOKENS = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+"""Ours and the file's words for them."""
 _UNROUNDED = {GGMLQuantizationType.F32, GGMLQuantizationType.F16}
 
 
@@ -62,60 +65,77 @@ def convert_gguf(source: Path, destination: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
+@dataclass(frozen=True)
+class _Header:
+    """What the file itself says. Versions of transformers differ in what they make of it."""
+
+    dtype: torch.dtype
+    """To store."""
+    splitting: str
+    """The name that llama.cpp has for the way this tokenizer splits text."""
+    special: dict[str, int]
+    """`bos`, `eos`, `unk`, `pad`: token ids, of those that the file names."""
+    tokens: dict[str, str]
+    """The same as text."""
+
+
 def _write_folder(source: Path, folder: Path) -> None:
-    dtype, pre_tokenizer = _read_header(source)
+    header = _read_header(source)
     try:
         model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     except Exception as error:  # transformers raises whatever its readers raise
         raise ModelError(f"{source.name} is not a GGUF file of a known architecture ({_first_line(error)}).") from error
-    _clean(model, dtype, tokenizer.pad_token_id).save_pretrained(folder)
+    _clean(model, header).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    _finish_tokenizer(folder, pre_tokenizer, longest=model.config.max_position_embeddings)
+    _finish_tokenizer(folder, header, longest=model.config.max_position_embeddings)
 
 
-def _read_header(source: Path) -> tuple[torch.dtype, str]:
-    """The dtype to store, and the name that llama.cpp has for the way this tokenizer splits text.
-
-    Quantised blocks round some thirty times coarser than bfloat16 does, so bfloat16 loses nothing that was still
+def _read_header(source: Path) -> _Header:
+    """Quantised blocks round some thirty times coarser than bfloat16 does, so bfloat16 loses nothing that was still
     there and halves the folder. Weights that were not quantised are kept exactly, as float32.
     """
     try:
         reader = GGUFReader(source)
+        matrices = {tensor.tensor_type for tensor in reader.tensors if len(tensor.shape) > 1}
+        splitting = reader.get_field("tokenizer.ggml.pre")
+        special = {}
+        for name, key in _SPECIAL_TOKENS.items():
+            if field := reader.get_field(f"tokenizer.ggml.{key}_token_id"):
+                special[name] = int(field.contents())
+        vocabulary = reader.get_field("tokenizer.ggml.tokens")
+        tokens = {name: str(vocabulary.contents(number)) for name, number in special.items()} if vocabulary else {}
     except Exception as error:  # GGUFReader fails in numpy, struct or its own way, as the bytes have it
         raise ModelError(f"{source.name} is not a whole GGUF file ({_first_line(error)}).") from error
-    matrices = {tensor.tensor_type for tensor in reader.tensors if len(tensor.shape) > 1}
     dtype = torch.float32 if matrices & _UNROUNDED else torch.bfloat16
-    pre = reader.get_field("tokenizer.ggml.pre")
-    return dtype, str(pre.contents()) if pre else ""
+    return _Header(dtype, str(splitting.contents()) if splitting else "", special, tokens)
 
 
-def _clean(model: nn.Module, dtype: torch.dtype, pad_token_id: int | None) -> PreTrainedModel:
+def _clean(model: nn.Module, header: _Header) -> PreTrainedModel:
     """The same weights in a model that was never quantised: transformers refuses to save one that was."""
     assert isinstance(model, PreTrainedModel)
-    config = type(model.config).from_dict(
-        {key: value for key, value in model.config.to_dict().items() if key not in _STRAY_SETTINGS}
-    )
+    settings = {key: value for key, value in model.config.to_dict().items() if key not in _STRAY_SETTINGS}
+    ids = {f"{name}_token_id": number for name, number in header.special.items() if name != "unk"}
+    config = type(model.config).from_dict(settings | ids)
     config.architectures = [type(model).__name__]
     with torch.device("meta"):
         clean = type(model)(config)
-    clean.load_state_dict({name: tensor.to(dtype) for name, tensor in model.state_dict().items()}, assign=True)
+    clean.load_state_dict({name: tensor.to(header.dtype) for name, tensor in model.state_dict().items()}, assign=True)
     clean.tie_weights()
-    clean.generation_config = GenerationConfig(
-        bos_token_id=config.bos_token_id, eos_token_id=config.eos_token_id, pad_token_id=pad_token_id
-    )
+    clean.generation_config = GenerationConfig(**ids)
     return clean
 
 
-def _finish_tokenizer(folder: Path, pre_tokenizer: str, *, longest: int) -> None:
+def _finish_tokenizer(folder: Path, header: _Header, *, longest: int) -> None:
     settings_file = folder / "tokenizer_config.json"
     settings = json.loads(settings_file.read_text())
     # `TokenizersBackend` is a name of transformers 5 alone; every version knows this one.
     settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": longest}
+    settings |= {f"{name}_token": token for name, token in header.tokens.items()}
     for stray in ("backend", "is_local", "local_files_only", "name_or_path"):
         settings.pop(stray, None)
     settings_file.write_text(json.dumps(settings, indent=2, ensure_ascii=False))
-    if pre_tokenizer == "smollm":
+    if header.splitting == "smollm":
         _split_digits(folder / "tokenizer.json")
 
 

@@ -9,11 +9,11 @@ from burnish.data.render.chatml import END, HEADER, NEWLINE, NOTHING, START, pla
 from burnish.data.render.pieces import Piece, is_trained
 from burnish.spec.train import LossMask
 
-_TOOLS_BEFORE = (
+TOOLS_BEFORE = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
 )
-_TOOLS_AFTER = (
+TOOLS_AFTER = (
     "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
     '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n'
     "</tool_call>"
@@ -55,9 +55,9 @@ class Qwen3:
         return [
             Piece(f"{START}system\n", False, control=True),
             *([] if words is None else [Piece(f"{words}\n\n", trained)]),
-            Piece(_TOOLS_BEFORE, False, control=True),
+            Piece(TOOLS_BEFORE, False, control=True),
             Piece(tools, False),
-            Piece(_TOOLS_AFTER, False, control=True),
+            Piece(TOOLS_AFTER, False, control=True),
             *turn_end(False),
         ]
 

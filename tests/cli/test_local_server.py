@@ -23,6 +23,7 @@ def test_up_down_and_status_tell_the_truth(terminal):
     assert "No server runs" in terminal.run("status").stdout
     assert not terminal.home.root.exists()
     assert "is up at http://127.0.0.1:" in terminal.run("up").stdout
+    assert terminal.home.root.stat().st_mode & 0o777 == 0o700  # data, logs and keys are their user's alone
     pid = terminal.server_pid()
     assert f"(process {pid})" in terminal.run("up").stdout
     assert "A server runs already" in terminal.run("serve", code=1).stderr

@@ -88,7 +88,7 @@ def running_server(home: Home) -> ServerFile | None:
 
 def start_server(home: Home, *, say: Say = lambda line: None) -> ServerFile:
     """Start the server in the background and return once it answers; of two callers at once only one starts it."""
-    home.root.mkdir(parents=True, exist_ok=True)
+    home.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(home.root / "start.lock"):
         if found := running_server(home):
             return found

@@ -98,7 +98,7 @@ class Bench:
         return root
 
     def directory(self, run_id: str) -> RunDirectory:
-        return run_directory(self.house, run_id, self.run(run_id).volume)
+        return run_directory(self.house.home, run_id, self.run(run_id).volume)
 
     def write(self, run_id: str, *events: Event, attempt: int = 1) -> None:
         """Append to the run's diary, as a trainer does."""

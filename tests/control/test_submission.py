@@ -11,7 +11,6 @@ from sqlalchemy import func, select
 from burnish.control.launch import attempt_key
 from burnish.control.reconciler import Reconciler
 from burnish.control.runs import delete_run, get_run, list_runs, stop_run, submit
-from burnish.control.submission import forecast_checkpoint_bytes
 from burnish.control.tables import RunRow, Table
 from burnish.errors import (
     BurnishError,
@@ -27,7 +26,6 @@ from burnish.errors import (
 from burnish.executors.scripted import exited
 from burnish.run.order import read_order
 from burnish.run.status import RunStatus
-from burnish.spec.train import Checkpoints, FakeData, TrainSpec
 from burnish.wire import SubmitRequest
 
 FAKE = """
@@ -163,27 +161,6 @@ def test_checkpoints_that_would_not_fit_are_refused_with_the_size_that_would_do(
     assert error.hint.startswith("burnish volumes resize research --size ")
     without = SubmitRequest(config=SFT.replace("[ckpt]", ""), volume="research")
     assert submit(house, without).status == RunStatus.PENDING
-
-
-def _spec(**values) -> TrainSpec:
-    return TrainSpec(model="m", data=FakeData(), **values)
-
-
-@pytest.mark.parametrize(
-    ("spec", "saves"),
-    [
-        (_spec(steps=10), 0),
-        (_spec(steps=10, checkpoints=Checkpoints()), 1),
-        (_spec(steps=10, checkpoints=Checkpoints(every_steps=5)), 2),
-        (_spec(steps=10, checkpoints=Checkpoints(every_steps=3)), 4),
-        (_spec(steps=10, checkpoints=Checkpoints(every_steps=1, keep_last=2)), 3),
-        (_spec(epochs=3, checkpoints=Checkpoints(every_steps=1, keep_last=2)), 3),
-        (_spec(epochs=3, checkpoints=Checkpoints(every_steps=1)), 1),
-    ],
-)
-def test_the_forecast_counts_every_save_that_is_there_at_once(spec: TrainSpec, saves: int) -> None:
-    assert forecast_checkpoint_bytes(spec, parameters=1000, device="cpu") == saves * (16_000 + (1 << 20))
-    assert forecast_checkpoint_bytes(spec, parameters=1000, device="cuda") == saves * (14_000 + (1 << 20))
 
 
 # -- one request, one run ---------------------------------------------------

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.control.queue import Queue, Waiting, describe_slots
+from burnish.control.queue import Queue, Waiting
 from burnish.executors.base import Slot
 
 CPU = Slot("cpu", "CPU, 2 cores", 1 << 30, 0)
@@ -32,10 +32,6 @@ def test_a_run_that_can_never_start_holds_up_nobody() -> None:
     queue = Queue((CPU,), {}, (Waiting("big", 2), Waiting("small", 1)))
     assert queue.slots_for("small") == [0]
     assert queue.waits_for("big") == "Waits for 2 slots; this machine now offers one CPU slot."
-
-
-def test_slots_are_counted_in_words() -> None:
-    assert [describe_slots(slots) for slots in ((), (CPU,), GPUS)] == ["no slot at all", "one CPU slot", "4 GPU slots"]
 
 
 @given(

@@ -57,7 +57,7 @@ class Stage:
         return run_id
 
     def directory(self, run_id: str) -> RunDirectory:
-        return run_directory(self.house, run_id, None)
+        return run_directory(self.house.home, run_id, None)
 
     def write(self, run_id: str, *events: Event) -> None:
         writer = EventWriter(self.directory(run_id).diary)

@@ -13,6 +13,7 @@ from burnish.api.gate import LOCAL_HOSTS
 from burnish.api.server import DEFAULT_PORT, Server, claim_home, listen, read_or_make_token, url_of
 from burnish.control.db import Database
 from burnish.control.house import House
+from burnish.control.launch import inheritable
 from burnish.control.reconciler import Reconciler
 from burnish.control.settings import find_database_url
 from burnish.errors import BurnishError
@@ -70,7 +71,7 @@ def serve(home: Home, host: str, port: int | None) -> None:
 def _open_house(home: Home) -> House:
     database = Database(find_database_url(home, os.environ))
     database.upgrade()
-    return House(home, database, LocalExecutor(home.attempts), ModelCache(home.models))
+    return House(home, database, LocalExecutor(home.attempts, inheritable(os.environ)), ModelCache(home.models))
 
 
 def _read_arguments() -> argparse.Namespace:

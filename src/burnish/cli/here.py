@@ -17,15 +17,19 @@ from typing import BinaryIO
 
 from burnish.cli.model_folder import local_model_folder
 from burnish.cli.session import answer, say
+from burnish.control.places import place_on_volume, require_disk
+from burnish.control.resume import find_resume_point
 from burnish.data.prepare import probe_data
-from burnish.dialects import Reading, read_config
-from burnish.errors import NotFound, PlanError
+from burnish.dialects import Reading, mask_secrets, read_config
+from burnish.errors import NotFound
 from burnish.executors.local import LocalExecutor
 from burnish.home import Home, find_home
 from burnish.literals import check_volume_name, new_run_id, volume_path
 from burnish.models.cache import ModelCache
+from burnish.models.folder import inspect_folder
 from burnish.run.directory import RunDirectory
 from burnish.run.events import Exported, Finished, read_events
+from burnish.run.forecast import forecast_storage_bytes
 from burnish.run.order import RunOrder, write_order
 from burnish.run.plan import plan_layout
 from burnish.spec.train import SourceData, TrainSpec
@@ -57,7 +61,7 @@ def train_here(text: str, *, volume: str | None, name: str | None, json: bool) -
     _write_down(order, directory, text)
     if not json:
         _tell(order, reading, name)
-    code = _run_trainer(directory, order.spec.environment, sys.stderr.buffer if json else sys.stdout.buffer)
+    code = _run_trainer(directory, reading.spec.environment, sys.stderr.buffer if json else sys.stdout.buffer)
     ending = _ending(directory, place.root)
     answer(ending, "\n" + _ending_text(ending), json=json)
     return code
@@ -85,39 +89,44 @@ def _find_place(home: Home, volume: str | None) -> _Place:
 def _make_order(home: Home, reading: Reading, place: _Place, run_id: str) -> RunOrder:
     """Everything the trainer is told, or the refusal that a submission would have met."""
     spec = reading.spec
-    model = local_model_folder(spec.model)
-    model_directory = model.resolve() if model else ModelCache(home.models).find(spec.model).directory.resolve()
+    model_directory = _model_directory(home, spec.model)
     data_path = _data_path(spec, place)
     slots = LocalExecutor(home.attempts).capacity()
-    layout = plan_layout(spec, device="cuda" if any(slot.kind == "cuda" for slot in slots) else "cpu")
-    if layout.ranks > len(slots):
-        raise PlanError(
-            f"The config asks for {layout.ranks} devices; this machine has {len(slots)}.",
-            hint=f"Set deployment.num_train_gpus to {len(slots)}.",
-        )
+    layout = plan_layout(spec, device=slots[0].kind if slots else "cpu", offered=len(slots))
+    resume_from = find_resume_point(spec, place.root)
     probe_data(spec, model_directory=model_directory, data_path=data_path)
+    model = inspect_folder(model_directory)
+    needed = forecast_storage_bytes(spec, parameters=model.parameters, model_bytes=model.size_bytes)
+    require_disk(place.root, "What this run saves", needed)
     return RunOrder(
         run_id=run_id,
-        spec=spec,
+        spec=spec.model_copy(update={"environment": {}}),
         layout=layout,
         model_directory=model_directory,
         data_path=data_path,
+        resume_from=resume_from,
         store_directory=home.stores.resolve(),
     )
+
+
+def _model_directory(home: Home, name: str) -> Path:
+    """A folder on this machine, or a model of the cache."""
+    folder = local_model_folder(name)
+    return folder.resolve() if folder else ModelCache(home.models).find(name).directory.resolve()
 
 
 def _data_path(spec: TrainSpec, place: _Place) -> Path | None:
     if not isinstance(spec.data, SourceData):
         return None
     if place.is_volume:
-        return (place.root / volume_path(spec.data.path)).resolve()
+        return place_on_volume(place.root, spec.data.path)
     return (place.root / Path(spec.data.path).expanduser()).resolve()
 
 
 def _write_down(order: RunOrder, directory: RunDirectory, text: str) -> None:
     directory.config.parent.mkdir(parents=True, exist_ok=True)
     directory.log.parent.mkdir(parents=True, exist_ok=True)
-    directory.config.write_text(text)
+    directory.config.write_text(mask_secrets(text))
     write_order(order, directory)
 
 

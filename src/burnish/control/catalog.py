@@ -11,12 +11,14 @@ from burnish.errors import Conflict, ModelError, NotFound
 from burnish.literals import split_model_id, volume_path
 from burnish.models.cache import CachedModel
 from burnish.models.folder import inspect_folder
+from burnish.models.names import TINY
 from burnish.run.status import RunStatus
 from burnish.wire import AddModelRequest, ModelList, ModelView
 
 
 def list_models(house: House) -> ModelList:
     """Base models by name, then fine-tunes, newest first. A fine-tune whose files are gone is left out."""
+    house.models.find(TINY)  # built in: there is always one to train
     base = [_base_view(model) for model in house.models.list()]
     with house.database.session(writes=False) as session:
         rows = session.scalars(select(ExportRow).order_by(ExportRow.created_at.desc(), ExportRow.id)).all()

@@ -51,7 +51,7 @@ def drain(house: House, run_id: str) -> int:
 def _drain_batch(house: House, run_id: str) -> int | None:
     """None when there was nothing, or another reader was faster."""
     run = find_run(house, run_id)
-    directory = run_directory(house, run_id, run.volume)
+    directory = run_directory(house.home, run_id, run.volume)
     if not is_plain_file(directory.diary, directory.root):
         return None
     events, offset = read_events(directory.diary, run.diary_offset, limit_bytes=_BATCH_BYTES)

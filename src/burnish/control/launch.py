@@ -29,7 +29,7 @@ _INHERITED = (
 )
 """What a trainer gets of the server's own environment. No keys, no database."""
 
-_OURS = {"OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+_OURS = {"PYTHONUNBUFFERED": "1"}
 
 
 def attempt_key(run_id: str, attempt: int) -> str:
@@ -42,7 +42,7 @@ def launch_attempt(house: House, run: RunRow, attempt: AttemptRow) -> None:
 
     Raises what a submission could have refused and has become true since: `ModelError`, `VolumeError`, `DataError`.
     """
-    directory = run_directory(house, run.id, run.volume)
+    directory = run_directory(house.home, run.id, run.volume)
     write_order(_write_down(house, run, directory), directory)
     _write_whole(directory.config, run.config)
     directory.log.parent.mkdir(parents=True, exist_ok=True)

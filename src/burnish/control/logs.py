@@ -20,7 +20,7 @@ def read_log(house: House, run_id: str, offset: int = 0, limit: int = 65_536) ->
     """
     # First the status, then the file: what a run wrote before it was over is then all there.
     run = find_run(house, run_id)
-    directory = run_directory(house, run_id, run.volume)
+    directory = run_directory(house.home, run_id, run.volume)
     is_over = RunStatus(run.status).is_over
     if not is_plain_file(directory.log, directory.root):
         return LogView(text="", next_offset=0, over=is_over)

@@ -4,18 +4,19 @@ A volume is its user's: whatever lies on it may be a link to somewhere else. Wha
 resolved first and refused outside its root.
 """
 
+import shutil
 import stat
 from pathlib import Path
 
-from burnish.control.house import House
-from burnish.errors import VolumeError
-from burnish.literals import volume_path
+from burnish.errors import VolumeError, VolumeFull
+from burnish.home import Home
+from burnish.literals import format_size, volume_path
 from burnish.run.directory import RunDirectory
 
 
-def run_directory(house: House, run_id: str, volume: str | None) -> RunDirectory:
+def run_directory(home: Home, run_id: str, volume: str | None) -> RunDirectory:
     """The folder of that run, there or not: on its volume, or in the scratch place where it has none."""
-    return RunDirectory.on_volume(house.home.scratch if volume is None else house.home.volume(volume), run_id)
+    return RunDirectory.on_volume(home.scratch if volume is None else home.volume(volume), run_id)
 
 
 def place_on_volume(root: Path, text: str) -> Path:
@@ -25,6 +26,16 @@ def place_on_volume(root: Path, text: str) -> Path:
     if not real.is_relative_to(real_root):
         raise VolumeError(f"{text} is a link that leaves the volume.", hint="Put the files themselves on the volume.")
     return real
+
+
+def require_disk(folder: Path, what: str, needed_bytes: int) -> None:
+    """`VolumeFull` where the disk that holds `folder` has less room than that."""
+    free = shutil.disk_usage(folder).free
+    if needed_bytes > free:
+        raise VolumeFull(
+            f"{what} needs {format_size(needed_bytes)}, but the disk has {format_size(free)} free.",
+            hint=f"Make room on the disk that holds {folder}.",
+        )
 
 
 def is_plain_file(path: Path, root: Path) -> bool:

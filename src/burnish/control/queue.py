@@ -4,12 +4,14 @@ A slot is held by the newest attempt of a run that is being created, runs or sto
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from burnish.control.tables import AttemptRow, RunRow
 from burnish.executors.base import Slot
+from burnish.run.plan import describe_slots
 from burnish.run.status import RunStatus
 
 HOLDING = (RunStatus.CREATING, RunStatus.RUNNING, RunStatus.STOPPING)
@@ -44,7 +46,8 @@ class Queue:
         """One sentence for a run that waits: `Waits for the one CPU slot, held by job_...; 2 runs ahead.`"""
         mine = next(each for each in self.waiting if each.run_id == run_id)
         if mine.ranks > len(self.slots):
-            return f"Waits for {mine.ranks} slots; this machine now offers {describe_slots(self.slots)}."
+            offer = describe_slots(_device(self.slots), len(self.slots))
+            return f"Waits for {mine.ranks} slots; this machine now offers {offer}."
         ahead = self._ahead_of(run_id)
         if not self.holders and not ahead:
             return f"Waits for {_count(mine.ranks, self.slots)}."
@@ -76,13 +79,6 @@ def read_queue(session: Session, slots: list[Slot]) -> Queue:
     )
 
 
-def describe_slots(slots: tuple[Slot, ...] | list[Slot]) -> str:
-    """`one CPU slot`, `8 GPU slots`, `no slot at all`."""
-    if not slots:
-        return "no slot at all"
-    return f"one {_kind(slots)} slot" if len(slots) == 1 else f"{len(slots)} {_kind(slots)} slots"
-
-
 def _wanted(ranks: int, slots: tuple[Slot, ...]) -> str:
     return f"the one {_kind(slots)} slot" if len(slots) == 1 else _count(ranks, slots)
 
@@ -91,5 +87,9 @@ def _count(ranks: int, slots: tuple[Slot, ...]) -> str:
     return f"{ranks} {_kind(slots)} slot{'s' if ranks > 1 else ''}"
 
 
-def _kind(slots: tuple[Slot, ...] | list[Slot]) -> str:
-    return "GPU" if slots[0].kind == "cuda" else "CPU"
+def _kind(slots: tuple[Slot, ...]) -> str:
+    return "GPU" if _device(slots) == "cuda" else "CPU"
+
+
+def _device(slots: tuple[Slot, ...]) -> Literal["cpu", "cuda"]:
+    return slots[0].kind if slots else "cpu"

@@ -114,7 +114,7 @@ def delete_run(house: House, run_id: str) -> None:
         attempts = session.scalars(select(AttemptRow.number).where(AttemptRow.run_id == run_id)).all()
         session.execute(delete(RunRow).where(RunRow.id == run_id))
     drop_environment(house, run_id)
-    _delete_records(run_directory(house, run_id, run.volume))
+    _delete_records(run_directory(house.home, run_id, run.volume))
     for number in attempts:
         house.executor.forget(attempt_key(run_id, number))
 
@@ -138,7 +138,7 @@ def read_metrics(house: House, run_id: str, after_step: int = 0) -> MetricsView:
 def list_checkpoints(house: House, run_id: str) -> CheckpointList:
     """Whole checkpoints that are still there, oldest first."""
     run = find_run(house, run_id)
-    directory = run_directory(house, run_id, run.volume)
+    directory = run_directory(house.home, run_id, run.volume)
     with house.database.session(writes=False) as session:
         rows: Sequence[CheckpointRow] = session.scalars(
             select(CheckpointRow).where(CheckpointRow.run_id == run_id).order_by(CheckpointRow.step)

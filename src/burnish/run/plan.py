@@ -50,15 +50,23 @@ class Horizon(Frozen):
         return self.steps / self.steps_per_epoch
 
 
-def plan_layout(spec: TrainSpec, *, device: Literal["cpu", "cuda"]) -> Layout:
-    """Divide a step's rows over the devices asked for; `PlanError` where they do not divide."""
+def plan_layout(spec: TrainSpec, *, device: Literal["cpu", "cuda"], offered: int | None = None) -> Layout:
+    """Divide a step's rows over the devices asked for; `PlanError` where they do not divide.
+
+    `offered` is how many devices there are, where that is known; asking for more is refused.
+    """
     ranks = spec.devices.machines * spec.devices.per_machine
+    if offered is not None and ranks > offered:
+        raise PlanError(
+            f"The config asks for {_count(ranks, 'device')}; this machine offers {describe_slots(device, offered)}.",
+            hint=f"Ask for no more than {offered} (deployment.num_train_gpus)." if offered else "See burnish status.",
+        )
     share = ranks * spec.rows_per_device
     if spec.rows_per_step % share:
         near = max(share, round(spec.rows_per_step / share) * share)
         raise PlanError(
-            f"{spec.rows_per_step} rows per step do not divide over {ranks} "
-            f"device{'s' if ranks > 1 else ''} x {spec.rows_per_device} rows each.",
+            f"{spec.rows_per_step} rows per step do not divide over {_count(ranks, 'device')} "
+            f"x {spec.rows_per_device} rows each.",
             hint=f"Use {near} rows per step (data.batch_size), or fewer devices.",
         )
     _check_schedule(spec)
@@ -109,6 +117,18 @@ def learning_rate_at(step: int, *, peak: float, schedule: Schedule, steps: int) 
                 return _between(minimum, peak, (step - 1) / warmup)
             done = (step - warmup - 1) / max(1, steps - warmup - 1)
             return _between(minimum, peak, 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
+
+
+def describe_slots(device: Literal["cpu", "cuda"], count: int) -> str:
+    """`one CPU slot`, `8 GPU slots`, `no slot at all`."""
+    if not count:
+        return "no slot at all"
+    kind = "GPU" if device == "cuda" else "CPU"
+    return f"one {kind} slot" if count == 1 else f"{count} {kind} slots"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("s" if number > 1 else "")
 
 
 def _between(start: float, end: float, share: float) -> float:

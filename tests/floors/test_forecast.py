@@ -1,0 +1,35 @@
+import pytest
+
+from burnish.run.forecast import forecast_storage_bytes
+from burnish.run.plan import describe_slots
+from burnish.spec.train import Checkpoints, FakeData, TrainSpec
+
+SMALL = 1 << 20
+
+
+def _spec(**values) -> TrainSpec:
+    return TrainSpec(model="m", data=FakeData(), **values)
+
+
+@pytest.mark.parametrize(
+    ("spec", "saves"),
+    [
+        (_spec(steps=10, checkpoints=Checkpoints()), 1),
+        (_spec(steps=10, checkpoints=Checkpoints(every_steps=5)), 2),
+        (_spec(steps=10, checkpoints=Checkpoints(every_steps=3)), 4),
+        (_spec(steps=10, checkpoints=Checkpoints(every_steps=1, keep_last=2)), 3),
+        (_spec(epochs=3, checkpoints=Checkpoints(every_steps=1, keep_last=2)), 3),
+        (_spec(epochs=3, checkpoints=Checkpoints(every_steps=1)), 1),
+    ],
+)
+def test_the_forecast_counts_every_save_that_is_there_at_once(spec: TrainSpec, saves: int) -> None:
+    assert forecast_storage_bytes(spec, parameters=1000, model_bytes=4000) == saves * (16_000 + SMALL)
+
+
+def test_a_run_without_checkpoints_still_needs_room_for_its_model() -> None:
+    assert forecast_storage_bytes(_spec(steps=10), parameters=1000, model_bytes=4000) == 4000 + SMALL
+
+
+def test_slots_are_counted_in_words() -> None:
+    words = [describe_slots("cpu", 0), describe_slots("cpu", 1), describe_slots("cuda", 4)]
+    assert words == ["no slot at all", "one CPU slot", "4 GPU slots"]

@@ -1,5 +1,6 @@
 """A shown config holds no secret, and everything else as it was."""
 
+import time
 import tomllib
 from collections.abc import Callable
 from typing import Any
@@ -88,3 +89,16 @@ def test_masked_toml_is_toml_with_only_the_secrets_changed(
 def test_any_text_can_be_masked_and_masking_twice_changes_nothing_more(text: str) -> None:
     once = mask_secrets(text)
     assert mask_secrets(once) == once
+
+
+@pytest.mark.parametrize(
+    "piece", ["x", '\\"', "KEY", "a=[ ", "KEY=[ ", 'a="""\\', "a='''b=\"\"\"", "://a:b", "?KEY", " "]
+)
+def test_masking_takes_time_in_proportion_to_the_text(piece: str) -> None:
+    seconds = []
+    for letters in (16_000, 128_000):
+        begun = time.process_time()
+        mask_secrets(piece * (letters // len(piece)))
+        seconds.append(time.process_time() - begun)
+    # Eight times the text: a quadratic pattern would take 64 times as long.
+    assert seconds[1] < 24 * seconds[0] + 0.2

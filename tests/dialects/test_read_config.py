@@ -241,3 +241,8 @@ def test_reading_a_config_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_file_that_is_no_config_by_its_length_is_not_read():
+    with pytest.raises(ConfigError, match=r"is 293Ki long, and 256Ki is the most"):
+        read_config("max_steps = 1\n#" + "x" * 300_000)

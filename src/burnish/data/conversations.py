@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+import orjson
+
 from burnish.data.formats import Record
 from burnish.data.ledger import BadRow
 from burnish.errors import DataError
@@ -25,6 +27,10 @@ UNDERSTOOD = (
     "messages; prompt and completion; instruction and output (Alpaca); conversations with from and value (ShareGPT); "
     "text in a dataset that has nothing else"
 )
+
+
+DEEPEST = 64
+"""Levels of a tool's schema or arguments."""
 
 
 class ToolCall(NamedTuple):
@@ -176,6 +182,7 @@ def _tool_calls(value: Any, place: str) -> tuple[ToolCall, ...]:
         arguments = function.get("arguments")
         if isinstance(arguments, str):
             arguments = _parsed(arguments, f"{place}.tool_calls arguments") if arguments.strip() else {}
+        arguments = _plain(arguments, f"{place}.tool_calls arguments")
         calls.append(ToolCall(function["name"], {} if arguments is None else arguments))
     return tuple(calls)
 
@@ -186,7 +193,9 @@ def _tools(row: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         value = _parsed(value, "tools") or ()
     if not isinstance(value, list | tuple) or not all(isinstance(tool, dict) for tool in value):
         raise RowFault("tools is not a list of function schemas")
-    return tuple(value)
+    if not all(isinstance(tool.get("function", {}), dict) for tool in value):
+        raise RowFault("tools holds a function that is not an object")
+    return tuple(_plain(tool, "tools") for tool in value)
 
 
 def _prompt_completion(prompt: Any, completion: Any) -> tuple[Message, ...]:
@@ -226,9 +235,23 @@ def _plain_text(value: Any) -> str:
 
 def _parsed(text: str, place: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError as error:
+        value = json.loads(text)
+        orjson.loads(text)  # refuses what json lets pass: NaN, half a surrogate pair
+    except (RecursionError, ValueError) as error:
         raise RowFault(f"{place} is text, but not JSON ({error})") from error
+    return value
+
+
+def _plain(value: Any, place: str, depth: int = 0) -> Any:
+    """The value as it is, if JSON can write it: parquet has dates and bytes, and nesting may have no end."""
+    if depth > DEEPEST:
+        raise RowFault(f"{place} is nested more than {DEEPEST} deep")
+    inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for each in inner:
+        _plain(each, place, depth + 1)
+    if value is not None and not isinstance(value, str | bool | int | float | list | dict):
+        raise RowFault(f"{place} holds a {type(value).__name__}, which JSON cannot write")
+    return value
 
 
 def _no_layout(row: dict[str, Any]) -> str:

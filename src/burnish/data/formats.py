@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from burnish.errors import DataError
 
 _BATCH_ROWS = 512
 _FIELD_BYTES = 1 << 30
+# Perhaps an integer of more than 64 bits.
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 # Columns whose lists are turns of one row, not rows.
 _COLUMNS = ("messages", "conversations", "prompt", "completion")
@@ -44,7 +47,10 @@ def is_readable(path: Path) -> bool:
 
 def read_file(path: Path, name: str, on_bad: OnBad) -> Iterator[Record]:
     """Every record of a file, which errors call `name`. What is none goes to `on_bad`."""
-    return READERS[path.suffix.lower()](path, name, on_bad)
+    try:
+        yield from READERS[path.suffix.lower()](path, name, on_bad)
+    except OSError as error:
+        raise DataError(f"{name} cannot be read ({error.strerror or error}).", hint="Put it again.") from error
 
 
 def _read_jsonl(path: Path, name: str, on_bad: OnBad) -> Iterator[Record]:
@@ -55,8 +61,8 @@ def _read_jsonl(path: Path, name: str, on_bad: OnBad) -> Iterator[Record]:
             if text.isspace() or not text:
                 continue
             try:
-                value = orjson.loads(text)
-            except orjson.JSONDecodeError as error:
+                value = _loads(text)
+            except json.JSONDecodeError as error:
                 on_bad(BadRow(f"{name}:{number}", _json_fault(error, cut=not line.endswith(b"\n"))))
                 continue
             if isinstance(value, dict):
@@ -68,8 +74,8 @@ def _read_jsonl(path: Path, name: str, on_bad: OnBad) -> Iterator[Record]:
 def _read_json(path: Path, name: str, on_bad: OnBad) -> Iterator[Record]:
     data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
-        value = orjson.loads(data) if data.strip() else []
-    except orjson.JSONDecodeError as error:
+        value = _loads(data) if data.strip() else []
+    except json.JSONDecodeError as error:
         if data.lstrip()[:1] == b"{" and b"\n" in data.strip():
             # JSON lines under the name of JSON are common on hubs.
             yield from _read_jsonl(path, name, on_bad)
@@ -83,11 +89,15 @@ def _read_json(path: Path, name: str, on_bad: OnBad) -> Iterator[Record]:
             on_bad(BadRow(f"{name}:{number}", f"{_kind(row)}, not an object"))
 
 
+# Arrow says OSError of a page that does not unpack, and Python finds text that is no UTF-8.
+_ARROW_FAULTS = (pa.ArrowException, OSError, UnicodeDecodeError)
+
+
 def _read_parquet(path: Path, name: str, on_bad: OnBad) -> Iterator[Record]:
     try:
         with pq.ParquetFile(path) as file:
             yield from _numbered(file.iter_batches(batch_size=_BATCH_ROWS), name)
-    except pa.ArrowInvalid as error:
+    except _ARROW_FAULTS as error:
         raise _broken(name, "parquet", error) from error
 
 
@@ -95,7 +105,7 @@ def _read_arrow(path: Path, name: str, on_bad: OnBad) -> Iterator[Record]:
     with pa.memory_map(str(path)) as source:
         try:
             yield from _numbered(_arrow_batches(source), name)
-        except pa.ArrowInvalid as error:
+        except _ARROW_FAULTS as error:
             raise _broken(name, "arrow", error) from error
 
 
@@ -166,6 +176,17 @@ def _rows_of(value: Any) -> Iterable[Any]:
 
 def _is_rows(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def _loads(text: bytes) -> Any:
+    """orjson's value, which refuses what no JSON may hold; but an integer of more than 64 bits stays one."""
+    value = orjson.loads(text)
+    if not _LONG_NUMBER.search(text):
+        return value
+    try:
+        return json.loads(text)
+    except (RecursionError, ValueError) as error:
+        raise json.JSONDecodeError("too deep, or a number too long", "", 0) from error
 
 
 def _json_fault(error: json.JSONDecodeError, *, cut: bool) -> str:

@@ -80,7 +80,8 @@ def prepare_data(
 def probe_data(spec: TrainSpec, *, model_directory: Path, data_path: Path | None, conversations: int = 16) -> None:
     """Refuse what the first rows show: a missing or empty path, unreadable rows, nothing to train."""
     if isinstance(spec.data, FakeData):
-        _prepare_fake(spec, spec.data, model_directory)
+        plan_horizon(spec, rows_per_epoch=None)
+        _fake_rows(spec, spec.data, model_directory)
         return
     path, data, ledger = data_path or Path(spec.data.path), spec.data, Ledger()
     find_files(path, data.splits, called=data.path)
@@ -167,18 +168,31 @@ def _too_long(store: TokenStore, long: np.ndarray, limit: int) -> DataError:
 
 
 def _prepare_fake(spec: TrainSpec, data: FakeData, model_directory: Path) -> PreparedData:
-    horizon = plan_horizon(spec, rows_per_epoch=None)
-    source = FakeRows(
+    rows = plan_horizon(spec, rows_per_epoch=None).rows_per_epoch
+    source = _fake_rows(spec, data, model_directory)
+    tokens = _fake_tokens(source, rows)
+    return PreparedData(source, _facts(Ledger(read=rows, used=rows), tokens, tokens - rows, rows, spec.row_tokens))
+
+
+def _fake_rows(spec: TrainSpec, data: FakeData, model_directory: Path) -> FakeRows:
+    return FakeRows(
         row_tokens=spec.row_tokens,
         vocabulary=read_model_facts(model_directory).vocabulary,
         variable=data.length == "variable",
         random=data.tokens == "random",
         seed=data.seed,
     )
-    rows = horizon.rows_per_epoch
-    lengths = [source.length(number) for number in range(rows)] if source.variable else [spec.row_tokens] * rows
-    ledger = Ledger(read=rows, used=rows)
-    return PreparedData(source, _facts(ledger, sum(lengths), sum(lengths) - rows, rows, spec.row_tokens))
+
+
+def _fake_tokens(source: FakeRows, rows: int) -> int:
+    """Of `rows` rows; past the first so many that vary in length, as those went on average."""
+    if not source.variable:
+        return rows * source.row_tokens
+    counted = min(rows, _COUNTED_ROWS)
+    return sum(map(source.length, range(counted))) * rows // counted
+
+
+_COUNTED_ROWS = 10_000
 
 
 def _key(spec: TrainSpec, data: SourceData, path: Path, model_directory: Path) -> str:

@@ -78,12 +78,15 @@ def split_of(relative: Path) -> str | None:
     return None
 
 
-def _data_files(folder: Path) -> Iterator[Path]:
+def _data_files(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    real = folder.resolve()
+    if real in above:
+        return  # a link back up
     for entry in folder.iterdir():
         if entry.name.startswith(".") or _NOT_DATA.fullmatch(entry.name):
             continue
         if entry.is_dir():
-            yield from _data_files(entry)
+            yield from _data_files(entry, (*above, real))
         elif is_readable(entry):
             yield entry
 

@@ -52,8 +52,8 @@ class LossMask(Section):
 
 
 class Data(Section):
-    batch_size: Annotated[Count, Obeyed("packed rows in one optimizer step, over all devices")] = 128
-    seq_len: Annotated[Count, Obeyed("token slots in a packed row")] = 128
+    batch_size: Annotated[Count, Field(le=2**20), Obeyed("packed rows in one optimizer step, over all devices")] = 128
+    seq_len: Annotated[Count, Field(ge=2, le=2**24), Obeyed("token slots in a packed row")] = 128
     micro_batch_size: Annotated[Count, Obeyed("packed rows in one forward pass of one device")] = 1
     num_workers: Annotated[CountOrZero, NoEffect("rows are read ahead from a memory-mapped store")] = 1
 
@@ -252,10 +252,13 @@ _EPOCHS = Obeyed("read as epochs")
 class PrimeConfig(Section):
     max_steps: Annotated[Whole | None, Obeyed("optimizer steps; required unless epochs is set")] = None
     epochs: Annotated[
-        Number | None, Origin.BURNISH, Field(gt=0), Obeyed("passes over the data; with max_steps, whichever ends first")
+        Number | None,
+        Origin.BURNISH,
+        Field(gt=0, le=1e6),
+        Obeyed("passes over the data; with max_steps, whichever ends first"),
     ] = None
-    max_epochs: Annotated[Number | None, Origin.BURNISH, Field(gt=0), _EPOCHS] = None
-    n_epochs: Annotated[Number | None, Origin.BURNISH, Field(gt=0), _EPOCHS] = None
+    max_epochs: Annotated[Number | None, Origin.BURNISH, Field(gt=0, le=1e6), _EPOCHS] = None
+    n_epochs: Annotated[Number | None, Origin.BURNISH, Field(gt=0, le=1e6), _EPOCHS] = None
     seed: Annotated[Whole, Origin.BURNISH, Obeyed("seed of all that is random beside the data's order")] = 0
     model: Annotated[Model, Obeyed("the model")] = Field(default_factory=Model)
     tokenizer: Annotated[Tokenizer, Obeyed("the tokenizer")] = Field(default_factory=Tokenizer)

@@ -45,6 +45,7 @@ def inspect_folder(directory: Path) -> ModelFolder:
     shapes = {name: shape for file in weights for name, shape in _read_header(file).items()}
     if facts.tied_embeddings:
         shapes.pop("lm_head.weight", None)
+    _check_shapes(directory, facts, shapes)
     _check_tokenizer(directory)
     companions = {path for pattern in COMPANIONS for path in directory.glob(pattern) if path.is_file()}
     return ModelFolder(
@@ -101,16 +102,35 @@ def _read_header(file: Path) -> dict[str, list[int]]:
         header: dict[str, Any] = json.loads(text)
         tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
         end = max((entry["data_offsets"][1] for entry in tensors.values()), default=0)
-        shapes = {name: entry["shape"] for name, entry in tensors.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        shapes = {name: _checked_shape(entry["shape"]) for name, entry in tensors.items()}
+        expected = 8 + length + int(end)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise ModelError(f"{file} is not a safetensors file.", hint="Copy or download the model again.") from error
-    expected, actual = 8 + length + end, file.stat().st_size
+    actual = file.stat().st_size
     if actual != expected:
         raise ModelError(
             f"{file} is {actual} bytes long, but its header describes {expected}.",
             hint="It was cut short or is damaged: copy or download the model again.",
         )
     return shapes
+
+
+def _checked_shape(shape: Any) -> list[int]:
+    if not isinstance(shape, list) or not all(isinstance(side, int) and side >= 0 for side in shape):
+        raise ValueError(f"{shape!r} is no shape")
+    return shape
+
+
+def _check_shapes(directory: Path, facts: ModelFacts, shapes: dict[str, list[int]]) -> None:
+    """`ModelError` where the config describes other weights than these, as far as the embedding tells."""
+    said = [facts.vocabulary, facts.hidden]
+    for name, shape in shapes.items():
+        if name.endswith("embed_tokens.weight") and shape != said:
+            raise ModelError(
+                f"{directory}/config.json does not describe its weights: vocab_size x hidden_size is "
+                f"{said[0]} x {said[1]}, but {name} is {' x '.join(map(str, shape))}.",
+                hint="Copy or download the model again.",
+            )
 
 
 def _check_tokenizer(directory: Path) -> None:

@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from burnish.errors import ModelError
+
+Count = Annotated[int, Field(ge=1)]
 
 
 class ModelFacts(BaseModel):
@@ -15,13 +17,13 @@ class ModelFacts(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     architecture: str
-    layers: int
-    hidden: int
-    intermediate: int
-    heads: int
-    key_value_heads: int
-    head_size: int
-    vocabulary: int
+    layers: Count
+    hidden: Count
+    intermediate: Count
+    heads: Count
+    key_value_heads: Count
+    head_size: Count
+    vocabulary: Count
     tied_embeddings: bool
     longest_context: int | None = None
 
@@ -43,11 +45,11 @@ def read_model_facts(folder: Path) -> ModelFacts:
     """Facts from `folder/config.json`; `ModelError` if it is missing or is no decoder's."""
     try:
         config = json.loads((folder / "config.json").read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{folder} holds no readable config.json ({error}).") from error
     try:
         return _facts(config)
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise ModelError(f"{folder}/config.json does not describe a text decoder ({error!r}).") from error
 
 

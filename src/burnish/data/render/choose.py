@@ -125,10 +125,13 @@ _PROBES = (
 def _template_source(folder: Path, config: dict[str, Any]) -> str | None:
     own = folder / "chat_template.jinja"
     if own.is_file():
-        return own.read_text(encoding="utf-8")
+        try:
+            return own.read_text(encoding="utf-8")
+        except ValueError as error:
+            raise ModelError(f"{own} is not UTF-8 text ({error}).", hint=_NAME_ONE) from error
     value = config.get("chat_template")
     if isinstance(value, list):
-        named = {each.get("name"): each.get("template") for each in value}
+        named = {each.get("name"): each.get("template") for each in value if isinstance(each, dict)}
         value = named.get("default")
     return value if isinstance(value, str) else None
 
@@ -147,8 +150,9 @@ def _special_variables(config: dict[str, Any]) -> dict[str, str]:
 def _stop_ids(folder: Path) -> list[int]:
     for name in ("generation_config.json", "config.json"):
         value = _read_json(folder / name).get("eos_token_id")
+        ids = value if isinstance(value, list) else [value]
         if value is not None:
-            return list(value) if isinstance(value, list) else [value]
+            return [each for each in ids if isinstance(each, int) and 0 <= each < 2**32]
     return []
 
 
@@ -157,6 +161,6 @@ def _read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not valid JSON ({error}).") from error
     return value if isinstance(value, dict) else {}

@@ -19,6 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from burnish.data.conversations import Conversation, Message, RowFault, ToolCall
 from burnish.data.render.pieces import Piece, is_trained
 from burnish.data.render.vocabulary import Vocabulary
+from burnish.errors import ModelError
 from burnish.spec.train import LossMask
 
 # Unicode sets these aside for a program's own use inside a process; no text holds them.
@@ -73,7 +74,7 @@ class TemplateScript:
                 add_generation_prompt=prompt,
                 **self._variables,
             )
-        except (jinja2.TemplateError, TypeError, ValueError) as error:
+        except Exception as error:  # a template is a program of the model's, and fails as it likes
             raise RowFault(f"the model's chat template refuses the row ({error})") from error
         return _take_marks(marked)
 
@@ -179,7 +180,13 @@ def _compile(source: str) -> jinja2.Template:
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise
-    return environment.from_string(source)
+    try:
+        return environment.from_string(source)
+    except (jinja2.TemplateSyntaxError, RecursionError) as error:
+        raise ModelError(
+            f"The model's chat template cannot be read ({error}).",
+            hint='Mend it, or name a renderer: [renderer] name = "chatml".',
+        ) from error
 
 
 def _to_json(

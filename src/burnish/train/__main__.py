@@ -49,8 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
         except BurnishError as error:
             return _fail(run, diary, error)
         except Exception as error:  # the last place to say why a run died
+            code = _fail(run, diary, _explain(error))
             traceback.print_exc()
-            return _fail(run, diary, _explain(error))
+            return code
     return 0
 
 
@@ -139,9 +140,10 @@ def _explain(error: Exception) -> BurnishError:
 
 
 def _fail(run: RunDirectory, diary: EventWriter, error: BurnishError) -> int:
-    say("ERROR", f"{error.message} {error.hint}".rstrip())
     last = _last_step(run)
+    # The diary first: it has kept room for this, the log may be on a full disk.
     diary.append(Finished(outcome="failed", step=last, message=error.message, hint=error.hint, code=error.code))
+    say("ERROR", f"{error.message} {error.hint}".rstrip())
     return 1
 
 

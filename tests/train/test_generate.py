@@ -50,8 +50,9 @@ def test_a_trained_model_says_what_it_learned_and_stops(trained: Path) -> None:
     assert model.reply_all([_turns("what colour is it?"), _turns("hi")]) == ["green", "Hello, friend é!"]
 
 
-def test_many_at_once_say_what_each_says_alone(trained: Path) -> None:
+def test_many_at_once_say_what_each_says_alone(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompts of all lengths, so that padding is everywhere, and more of them than one batch holds."""
+    monkeypatch.setattr("burnish.train.generate._BATCH_ROWS", 8)
     model = ChatModel.load(trained)
     asked = [_turns(("hi ", "what colour is it? ")[number % 2] * (number * 5 % 7 + 1)) for number in range(20)]
     together = model.reply_all(asked, max_tokens=12)

@@ -10,11 +10,13 @@ import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 # A converter reads local files; it must neither ask a hub nor draw bars.
 os.environ |= {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
+import gguf
 import torch
 from gguf import GGMLQuantizationType, GGUFReader
 from tokenizers import Tokenizer, pre_tokenizers
@@ -81,14 +83,24 @@ class _Header:
 
 def _write_folder(source: Path, folder: Path) -> None:
     header = _read_header(source)
+    # transformers parses the whole file three times more, each as long as all the rest takes together.
+    gguf.GGUFReader = _read_once  # type: ignore[misc, assignment]
     try:
         model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     except Exception as error:  # transformers raises whatever its readers raise
         raise ModelError(f"{source.name} is not a GGUF file of a known architecture ({_first_line(error)}).") from error
+    finally:
+        gguf.GGUFReader = GGUFReader  # type: ignore[misc]
+        _read_once.cache_clear()
     _clean(model, header).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     _finish_tokenizer(folder, header, longest=model.config.max_position_embeddings)
+
+
+@lru_cache(maxsize=1)
+def _read_once(path: str) -> GGUFReader:
+    return GGUFReader(path)
 
 
 def _read_header(source: Path) -> _Header:
@@ -96,7 +108,7 @@ def _read_header(source: Path) -> _Header:
     there and halves the folder. Weights that were not quantised are kept exactly, as float32.
     """
     try:
-        reader = GGUFReader(source)
+        reader = _read_once(str(source))
         matrices = {tensor.tensor_type for tensor in reader.tensors if len(tensor.shape) > 1}
         splitting = reader.get_field("tokenizer.ggml.pre")
         special = {}

@@ -19,8 +19,9 @@ from burnish.train.model import load_pretrained
 
 Messages = Sequence[Message] | Sequence[Mapping[str, Any]]
 
-_BATCH = 16
-"""Conversations generated together: enough to read the weights once for many, little enough to finish alike."""
+_BATCH_ROWS, _BATCH_TOKENS = 64, 32_768
+"""The most conversations and token slots generated together. A token costs all of the weights' way from memory, and
+on a CPU 64 conversations pay little more for it than 16 do."""
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 """What a decoder makes of the first bytes of a letter whose last bytes are in the next token."""
@@ -74,10 +75,12 @@ class ChatModel:
     def reply_all(self, conversations: Sequence[Messages], *, max_tokens: int = 256) -> list[str]:
         """The likeliest reply to each conversation, in their order. Those of like length are generated together."""
         prompts = [self._prompt(messages) for messages in conversations]
-        longest_first = sorted(range(len(prompts)), key=lambda number: -len(prompts[number]))
+        left = sorted(range(len(prompts)), key=lambda number: -len(prompts[number]))
         replies = [""] * len(prompts)
-        for start in range(0, len(prompts), _BATCH):
-            numbers = longest_first[start : start + _BATCH]
+        while left:
+            slots = len(prompts[left[0]]) + max_tokens
+            fitting = max(1, min(_BATCH_ROWS, _BATCH_TOKENS // slots))
+            numbers, left = left[:fitting], left[fitting:]
             for number, text in zip(numbers, self._reply_batch([prompts[n] for n in numbers], max_tokens), strict=True):
                 replies[number] = text
         return replies

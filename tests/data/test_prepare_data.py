@@ -313,3 +313,11 @@ def test_made_up_data_needs_no_file(bench, tiny):
     assert max(int(np.max(batch.inputs_T)) for batch in batches) < 258
     with pytest.raises(PlanError, match="no end"):
         probe_data(spec.model_copy(update={"steps": None, "epochs": 1.0}), **where)
+
+
+def test_made_up_data_costs_nothing_however_many_rows_it_has(tiny: Path, tmp_path: Path) -> None:
+    for length in ("fixed", "variable"):
+        spec = TrainSpec(model="burnish/tiny", data=FakeData(length=length), row_tokens=64, steps=10**12)
+        facts = prepare_data(spec, model_directory=tiny, data_path=None, store_directory=tmp_path).facts
+        assert facts.rows == 8 * 10**12
+        assert facts.tokens == 64 * facts.rows if length == "fixed" else 0.4 < facts.pad_share < 0.6

@@ -95,3 +95,8 @@ def test_a_warmup_longer_than_the_run_never_leaves_it():
 def test_schedules_that_cannot_be_meant_are_refused(schedule, words):
     with pytest.raises(PlanError, match=words):
         plan_layout(_spec(schedule=schedule, optimizer=AdamW(learning_rate=1e-4)), device="cpu")
+
+
+def test_a_step_that_no_machine_could_hold_is_refused():
+    with pytest.raises(PlanError, match="more than one step can hold"):
+        plan_layout(_spec(rows_per_step=10**9, row_tokens=64), device="cpu")

@@ -12,6 +12,9 @@ from burnish.errors import PlanError
 from burnish.spec.train import Constant, Cosine, Frozen, Linear, Schedule, TrainSpec
 
 
+_MOST_TOKENS_PER_STEP = 2**30
+
+
 class Layout(Frozen):
     """Who works on what, known at submission.
 
@@ -68,6 +71,11 @@ def plan_layout(spec: TrainSpec, *, device: Literal["cpu", "cuda"], offered: int
             f"{spec.rows_per_step} rows per step do not divide over {_count(ranks, 'device')} "
             f"x {spec.rows_per_device} rows each.",
             hint=f"Use {near} rows per step (data.batch_size), or fewer devices.",
+        )
+    if spec.rows_per_step * spec.row_tokens > _MOST_TOKENS_PER_STEP:
+        raise PlanError(
+            f"{spec.rows_per_step:,} rows of {spec.row_tokens:,} tokens are more than one step can hold.",
+            hint="Lower data.batch_size or data.seq_len; steps of a few million tokens train the largest models.",
         )
     _check_schedule(spec)
     return Layout(

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from burnish.data.loader import Batch, shift
 from burnish.data.store import Stored
@@ -119,9 +118,3 @@ _WISHES: dict[str, Any] = {
 def _conversation(row: int) -> dict[str, Any]:
     question, answer = f"What is {row} and {row % 7}?", f"It is {row + row % 7}" + ", surely" * (row % 5) + "."
     return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
-
-
-def weights_of(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(folder / "model.safetensors")

@@ -11,7 +11,6 @@ from pydantic import Field
 from burnish.errors import PlanError
 from burnish.spec.train import Constant, Cosine, Frozen, Linear, Schedule, TrainSpec
 
-
 _MOST_TOKENS_PER_STEP = 2**30
 
 

@@ -66,6 +66,13 @@ def check_volume_name(name: str) -> str:
     return name
 
 
+def printable(text: str, *, keep: str = "") -> str:
+    """The text with every character that a terminal would obey rather than show spelt out: `\\x1b[31m`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in keep else ascii(each)[1:-1] for each in text)
+
+
 def volume_path(text: str) -> PurePosixPath:
     """A path on a volume, relative to its root. A leading `/volume/` or `/` means the root.
 

@@ -3,12 +3,15 @@
 Times are ISO 8601 in UTC, sizes are bytes, durations are seconds.
 """
 
+import json
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from burnish.run.status import RunStatus
+
+Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 
 PREFIX = "/burnish/v1"
 
@@ -21,6 +24,16 @@ class Request(BaseModel):
     """What people send: a key that nobody reads is refused by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_half_characters(cls, value: Any) -> Any:
+        # JSON can spell half of a surrogate pair; no file, database or answer can hold one.
+        try:
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds half a character, a lone surrogate") from None
+        return value
 
 
 class ProblemView(Wire):
@@ -204,7 +217,7 @@ class CheckPutRequest(Request):
     Then each goes by `PUT /volumes/{name}/files/{path}`, whole or not at all.
     """
 
-    sizes: dict[str, int]
+    sizes: dict[str, Bytes]
     """Path on the volume -> bytes."""
 
 

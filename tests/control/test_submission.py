@@ -275,3 +275,16 @@ def test_nothing_is_left_of_a_run_that_saved_nothing(bench: Bench) -> None:
     assert not directory.root.exists()
     with pytest.raises(NotFound):
         delete_run(bench.house, run.id)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\x1b[31mred", "x" * 201])
+def test_a_name_that_no_line_can_hold_names_no_run(bench: Bench, name: str):
+    with pytest.raises(ConfigError, match="cannot name a run"):
+        submit(bench.house, _fake(name=name))
+    assert not list_runs(bench.house).runs
+
+
+@pytest.mark.parametrize("path", ["a" * 300, "/".join("a" * 200)])
+def test_a_data_path_that_no_disk_can_hold_is_the_configs_fault(bench: Bench, volume: Path, path: str):
+    with pytest.raises(VolumeError, match=r"is 300 bytes long|folders deep"):
+        submit(bench.house, SubmitRequest(config=SFT.replace("datasets/reverse-text", path), volume="research"))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from burnish.data.conversations import Conversation, Message, Role, ToolCall
+from burnish.data.conversations import Conversation, Message, Role, ToolCall, read_messages
 from burnish.data.prepare import prepare_data
 from burnish.spec.train import LossMask, SourceData, TrainSpec
 from fetch import Unreachable, fetch_qwen3, fetch_smollm2
@@ -131,7 +131,7 @@ def test_prepared_data_counts_the_tokens_that_transformers_does(request, tmp_pat
     prepared = prepare_data(
         spec, model_directory=judge.folder, data_path=tmp_path, store_directory=tmp_path / "store", say=lambda _: None
     )
-    turns = [tuple(Message(turn["role"], turn["content"]) for turn in row["messages"]) for row in ROWS]
+    turns = [read_messages(row["messages"]) for row in ROWS]
     whole = [judge.ids(judge.text(each)) for each in turns]
     prompts = [judge.ids(judge.text(each[:1], add_generation_prompt=True)) for each in turns]
     assert all(one[: len(two)] == two for one, two in zip(whole, prompts, strict=True))

@@ -246,3 +246,28 @@ def test_reading_a_config_imports_nothing_heavy() -> None:
 def test_a_file_that_is_no_config_by_its_length_is_not_read():
     with pytest.raises(ConfigError, match=r"is 293Ki long, and 256Ki is the most"):
         read_config("max_steps = 1\n#" + "x" * 300_000)
+
+
+@pytest.mark.parametrize("text", ["a." * 3000 + "b = 1", "a = " + "[" * 200 + "]" * 200, "a = " + "[" * 3000])
+def test_what_is_nested_without_end_is_refused_before_anything_walks_it(text: str):
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        read_config(text)
+
+
+def test_a_refusal_spells_out_what_a_terminal_would_obey():
+    text = '"\\u001b[2Jkey\\u009b\\u202e" = 1\nmax_steps = "\\u001b]0;\\u007f"\n'
+    with pytest.raises(ConfigError) as caught:
+        read_config(text)
+    assert caught.value.message.isprintable()
+    assert all(each.message.isprintable() and each.key.isprintable() for each in caught.value.problems)
+
+
+def test_a_variable_that_no_process_can_have_is_refused():
+    with pytest.raises(ConfigError, match=r"env_vars\.X holds a NUL"):
+        read_config('max_steps = 1\n[data]\ntype = "fake"\n[env_vars]\nX = "a\\u0000b"\n')
+
+
+@pytest.mark.parametrize("line", ["seq_len = 1", "seq_len = 1000000000000", "batch_size = 1000000000"])
+def test_a_row_or_a_step_of_an_impossible_size_is_refused(line: str):
+    with pytest.raises(ConfigError, match="is out of range"):
+        read_config(f'max_steps = 1\n[data]\ntype = "fake"\n{line}\n')

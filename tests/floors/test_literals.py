@@ -13,6 +13,7 @@ from burnish.literals import (
     new_run_id,
     parse_duration,
     parse_size,
+    printable,
     split_model_id,
     volume_path,
 )
@@ -109,3 +110,14 @@ def test_an_error_crosses_the_wire_as_its_own_class():
     assert isinstance(error_from_code(VolumeFull.code, "full"), VolumeFull)
     assert isinstance(error_from_code(ConfigError.code, "bad"), ConfigError)
     assert type(error_from_code("from_a_newer_server", "x")) is BurnishError
+
+
+@given(st.text())
+def test_what_is_printed_holds_nothing_that_a_terminal_obeys(text: str):
+    shown = printable(text)
+    assert shown.isprintable()
+    assert shown == text or not text.isprintable()
+
+
+def test_control_codes_and_turned_text_are_spelt_out():
+    assert printable("\x1b[31mred\x9b2J\u202e\né", keep="\n") == "\\x1b[31mred\\x9b2J\\u202e\né"

@@ -141,3 +141,29 @@ def shard(folder: Path) -> None:
         save_file({name: weights[name] for name in part}, folder / f"model-{number}.safetensors")
         placed |= dict.fromkeys(part, f"model-{number}.safetensors")
     (folder / INDEX).write_text(json.dumps({"weight_map": placed}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_attention_heads", 0),
+        ("num_hidden_layers", 0),
+        ("hidden_size", 10**9),
+        ("hidden_size", "x"),
+        ("vocab_size", -1),
+        ("architectures", 7),
+    ],
+)
+def test_a_config_that_describes_no_model_or_another_one_is_refused(model_folder: Path, key: str, value: object):
+    config = json.loads((model_folder / "config.json").read_text())
+    (model_folder / "config.json").write_text(json.dumps(config | {key: value}))
+    with pytest.raises(ModelError, match="does not describe"):
+        inspect_folder(model_folder)
+
+
+@pytest.mark.parametrize("entry", [{"shape": ["a"], "data_offsets": [0, 0]}, {"shape": [1], "data_offsets": [0, "x"]}])
+def test_a_header_with_words_for_numbers_is_no_safetensors(model_folder: Path, entry: dict):
+    header = json.dumps({"x": entry}).encode()
+    (model_folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(ModelError, match="is not a safetensors file"):
+        inspect_folder(model_folder)

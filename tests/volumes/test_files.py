@@ -1,5 +1,6 @@
 """Files on a volume are whole or absent, and in their place."""
 
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -187,7 +188,8 @@ def test_any_name_is_kept_as_it_is_or_refused_in_a_sentence(house: House, root: 
     try:
         put(house, path, data)
     except VolumeError as refused:
-        assert len(name.encode()) > 255 and refused.hint
+        control_codes = any(unicodedata.category(letter) == "Cc" for letter in name)
+        assert (control_codes or len(name.encode()) > 255) and refused.hint
         return
     assert get(house, path) == data
     assert shown(house, "datasets") == {f"/{path}": len(data)}
@@ -222,3 +224,9 @@ def test_an_empty_file_is_a_file(house: House, root: Path):
     put_file(house, "research", "datasets/empty", [], 0)
     assert measure(house, "research", "datasets/empty").size_bytes == 0
     assert get(house, "datasets/empty") == b""
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "a\x7f", "a\x9b"])
+def test_a_name_with_control_codes_is_not_put(house: House, root: Path, name: str):
+    with pytest.raises(VolumeError, match="holds a control code"):
+        put_file(house, "research", f"datasets/{name}", [b"x"], 1)

@@ -76,8 +76,8 @@ async def put_file(
     house: GivenHouse,
     name: str,
     path: str,
-    content_length: Annotated[int | None, Header(ge=0)] = None,
-    x_burnish_size: Annotated[int | None, Header(ge=0)] = None,
+    content_length: Annotated[int | None, Header(ge=0, lt=2**63)] = None,
+    x_burnish_size: Annotated[int | None, Header(ge=0, lt=2**63)] = None,
 ) -> EntryView | Response:
     """The body, whole or not at all. Its size comes in Content-Length, or in X-Burnish-Size where it is chunked."""
     size = content_length if x_burnish_size is None else x_burnish_size

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import burnish
 from burnish.errors import BurnishError, ConfigError
+from burnish.literals import printable
 
 COMMANDS = {
     "train": ("burnish.cli.train", "Train a model: `burnish train CONFIG`; list, watch, stop and delete runs"),
@@ -111,7 +112,7 @@ def _refuse(word: str) -> int:
 
 
 def _fail(text: str) -> int:
-    print(text, file=sys.stderr)
+    print(printable(text, keep="\n"), file=sys.stderr)
     return 1
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from burnish.errors import Conflict
+from burnish.literals import printable
 from burnish.sdk.client import Client
 from burnish.sdk.local import connect, find_place
 from burnish.wire import Wire
@@ -33,12 +34,12 @@ def open_client() -> Client:
 
 def say(line: str) -> None:
     """To the user, beside the output: stdout stays clean for pipes."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line, keep="\n"), file=sys.stderr, flush=True)
 
 
 def answer(view: Wire, text: str, *, json: bool) -> None:
     """What the command was for, to stdout: one JSON document, or words."""
-    print(view.model_dump_json(indent=2) if json else text)
+    print(view.model_dump_json(indent=2) if json else printable(text, keep="\n\t"))
 
 
 def ask_first(question: str, *, yes: bool) -> None:

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import secrets
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -183,6 +184,8 @@ def _writable(path: str) -> PurePosixPath:
     place = _place(path)
     if not place.parts:
         raise VolumeError("A file needs a name on the volume.", hint="For example /datasets/my-data/train.jsonl")
+    if any(unicodedata.category(letter) == "Cc" for letter in str(place)):
+        raise VolumeError(f"{str(place)!r} holds a control code.", hint="Name the file without it.")
     if place.parts[0] == "runs":
         raise VolumeError("runs/ holds run outputs and is read-only; put elsewhere.", hint="For example /datasets.")
     return place

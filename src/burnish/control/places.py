@@ -8,6 +8,7 @@ import shutil
 import stat
 from pathlib import Path
 
+from burnish.control.tree import check_name
 from burnish.errors import VolumeError, VolumeFull
 from burnish.home import Home
 from burnish.literals import format_size, volume_path
@@ -22,7 +23,10 @@ def run_directory(home: Home, run_id: str, volume: str | None) -> RunDirectory:
 def place_on_volume(root: Path, text: str) -> Path:
     """The real path of `text` on the volume at `root`; `VolumeError` where it, or a link on the way, leaves it."""
     real_root = root.resolve()
-    real = (real_root / volume_path(text)).resolve()
+    place = volume_path(text)
+    if place.parts:
+        check_name(place)
+    real = (real_root / place).resolve()
     if not real.is_relative_to(real_root):
         raise VolumeError(f"{text} is a link that leaves the volume.", hint="Put the files themselves on the volume.")
     return real

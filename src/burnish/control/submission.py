@@ -15,11 +15,13 @@ from burnish.control.volumes import measured, volume_root
 from burnish.data.prepare import probe_data
 from burnish.dialects import read_config
 from burnish.dialects.reading import Reading
-from burnish.errors import VolumeError
+from burnish.errors import ConfigError, VolumeError
 from burnish.run.forecast import forecast_storage_bytes
 from burnish.run.plan import Layout, plan_layout
 from burnish.spec.train import SourceData, TrainSpec
 from burnish.wire import SubmitRequest
+
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ def check_request(house: House, request: SubmitRequest) -> Accepted:
     """`ConfigError`, `ModelError`, `VolumeError`, `DataError` or `PlanError`, whichever comes first in that order."""
     reading = read_config(request.config)
     spec, volume = reading.spec, request.volume or reading.volume
+    name = _checked_name(request.name or reading.name or spec.name or spec.model.rpartition("/")[2])
     _require_volume(spec, volume)
     model = get_model(house, spec.model)
     root = None if volume is None else volume_root(house, volume)
@@ -44,8 +47,17 @@ def check_request(house: House, request: SubmitRequest) -> Accepted:
     find_resume_point(spec, root)
     probe_data(spec, model_directory=Path(model.directory), data_path=_data_path(spec, root))
     _check_room(house, volume, forecast_storage_bytes(spec, parameters=model.parameters, model_bytes=model.size_bytes))
-    name = request.name or reading.name or spec.name or spec.model.rpartition("/")[2]
     return Accepted(reading, layout, volume, name)
+
+
+def _checked_name(name: str) -> str:
+    """A name stands in tables and titles, on one line."""
+    if not name.isprintable() or len(name) > _LONGEST_NAME:
+        raise ConfigError(
+            f"{name[:40]!r} cannot name a run.",
+            hint=f"Use up to {_LONGEST_NAME} letters on one line, no control codes.",
+        )
+    return name
 
 
 def _require_volume(spec: TrainSpec, volume: str | None) -> None:

@@ -12,6 +12,8 @@ Document = dict[str, Any]
 LONGEST = 256 * 1024
 """Characters of a config. People write a few thousand; reading is what a server does for many."""
 
+_DEEPEST = 30
+
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HINTS = (
     ("Invalid value", "Text goes in quotes, true and false are lower-case, numbers stand bare."),
@@ -36,13 +38,29 @@ def read_toml(text: str) -> Document:
     if not text.strip():
         raise ConfigError("The config is empty.", hint="The smallest one that trains is in docs/config.md.")
     try:
-        return tomllib.loads(text)
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _unreadable(text, str(error)) from None
     except RecursionError:
-        raise ConfigError("The config is nested too deeply to read.", hint="No key lies deeper than 3.") from None
+        raise _too_deep() from None
     except ValueError:  # int() refuses a number of more than 4300 digits
         raise ConfigError("A number in the config is too long to read.", hint="Write it as 1e9.") from None
+    _check_depth(document)
+    return document
+
+
+def _check_depth(document: Document) -> None:
+    """What walks a document may then call itself; dotted keys nest without tomllib minding."""
+    level: list[Any] = [document]
+    for _ in range(_DEEPEST):
+        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+        level = [each for each in level if isinstance(each, dict | list)]
+    if level:
+        raise _too_deep()
+
+
+def _too_deep() -> ConfigError:
+    return ConfigError("The config is nested too deeply to read.", hint="No key lies deeper than 3.")
 
 
 def _unreadable(text: str, complaint: str) -> ConfigError:

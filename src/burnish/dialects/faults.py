@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from burnish.dialects.masking import mask_secrets
 from burnish.errors import ConfigError, Problem
+from burnish.literals import printable
 
 _LISTED = 20
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -68,7 +69,7 @@ def dotted(path: Sequence[str | int]) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
             continue
-        word = part if _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False)
+        word = part if _BARE.fullmatch(part) else _quoted(part)
         text += ("." if text else "") + _clipped(word)
     return text
 
@@ -78,7 +79,7 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _clipped(mask_secrets(json.dumps(value, ensure_ascii=False)))
+        return _clipped(mask_secrets(_quoted(value)))
     if isinstance(value, int):
         return str(value) if abs(value) < 10**30 else "a number that long"
     if isinstance(value, dict):
@@ -86,6 +87,10 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return "a list"
     return _clipped(str(value))
+
+
+def _quoted(text: str) -> str:
+    return printable(json.dumps(text, ensure_ascii=False))
 
 
 def _clipped(text: str, most: int = 60) -> str:

@@ -86,8 +86,8 @@ def _find_conflicts(config: PrimeConfig) -> Iterator[Fault]:
     yield from _check_deployment(config)
     yield from _check_resume(config)
     yield from _check_names(config)
-    for variable in config.env_vars:
-        yield from _check_variable(variable)
+    for variable, text in config.env_vars.items():
+        yield from _check_variable(variable, text)
 
 
 def _check_length(config: PrimeConfig) -> Iterator[Fault]:
@@ -182,12 +182,14 @@ def _check_names(config: PrimeConfig) -> Iterator[Fault]:
         yield Fault("invalid", "tokenizer.name", message, "Leave tokenizer.name out.")
 
 
-def _check_variable(variable: str) -> Iterator[Fault]:
+def _check_variable(variable: str, text: str) -> Iterator[Fault]:
     key = f"env_vars.{variable}"
     if variable in _TAKEN_VARIABLES:
         yield Fault("invalid", key, f"{key} is set by burnish itself.", "Leave it out of [env_vars].")
     elif not variable or "=" in variable or "\0" in variable:
         yield Fault("invalid", "env_vars", f"{shown(variable)} cannot name a variable.", "Use letters, digits and _.")
+    elif "\0" in text:
+        yield Fault("invalid", key, f"{key} holds a NUL, which no variable can.", "Leave it out.")
 
 
 def _check_agreement(spellings: list[tuple[str, Any]]) -> Iterator[Fault]:

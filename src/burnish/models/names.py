@@ -47,7 +47,12 @@ def read_source(text: str) -> ModelSource:
 
 
 def _read_path(text: str) -> ModelSource:
-    path = Path(text).expanduser().resolve()
+    try:
+        path = Path(text).expanduser().resolve()
+        path.exists()
+    except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL, a user that nobody is
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ModelError(f"{text[:80]!r} cannot be a path on the server's machine ({reason}).") from error
     if path.is_dir():
         return ModelSource("folder", str(path), path.name)
     if path.is_file() and path.suffix.lower() == ".gguf":

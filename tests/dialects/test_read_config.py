@@ -271,3 +271,8 @@ def test_a_variable_that_no_process_can_have_is_refused():
 def test_a_row_or_a_step_of_an_impossible_size_is_refused(line: str):
     with pytest.raises(ConfigError, match="is out of range"):
         read_config(f'max_steps = 1\n[data]\ntype = "fake"\n{line}\n')
+
+
+def test_a_data_name_that_forges_a_second_line_is_refused():
+    with pytest.raises(ConfigError, match=r'data\.name = "x\\nError: no" holds a control code'):
+        read_config('max_steps = 1\n[data]\nname = "x\\nError: no"\n')

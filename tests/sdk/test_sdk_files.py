@@ -102,3 +102,17 @@ def test_a_get_that_fails_leaves_no_part_behind(client, tmp_path):
     with pytest.raises(IsADirectoryError):
         client.files.get("research", "/one", tmp_path / "to/one")
     assert [path.name for path in (tmp_path / "to/one").iterdir()] == ["one"]
+
+
+def test_a_local_name_that_is_no_text_is_refused_before_anything_is_sent(client, tmp_path):
+    (tmp_path / b"caf\xe9".decode(errors="surrogateescape")).write_bytes(b"x")
+    with pytest.raises(VolumeError, match="not UTF-8 text"):
+        client.files.put("research", tmp_path, "/odd")
+    with pytest.raises(NotFound):
+        client.files.measure("research", "/odd")
+
+
+@pytest.mark.parametrize("path", ["/", "", "/volume/", "."])
+def test_the_root_of_a_volume_is_not_removed(client, path):
+    with pytest.raises(VolumeError, match="The root of research stays"):
+        client.files.remove("research", path, recursive=True)

@@ -121,6 +121,9 @@ def _check_data(data: Data) -> Iterator[Fault]:
         message = "data.name is missing: the config does not say what to train on."
         hint = 'Set name = "datasets/my-data" under [data], or type = "fake" for a smoke test.'
         yield Fault("invalid", "data.name", message, hint)
+    elif not data.name.isprintable():
+        message = f"data.name = {shown(data.name)} holds a control code."
+        yield Fault("invalid", "data.name", message, "Write the path as the volume shows it.")
     if not any(data.loss_mask.model_dump().values()):
         message = "data.loss_mask leaves nobody's words to train."
         yield Fault("invalid", "data.loss_mask", message, "Set one of its keys to true.")

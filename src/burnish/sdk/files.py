@@ -4,6 +4,7 @@ A put asks first whether everything fits, so that a full volume is told of befor
 each file whole: temporary name, then rename.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -75,7 +76,12 @@ class Files:
         return self._transport.ask(EntryView, "GET", path_of("volumes", volume, "usage"), params={"path": path})
 
     def remove(self, volume: str, path: str, *, recursive: bool = False) -> None:
-        self._transport.tell("DELETE", _file_path(volume, volume_path(path)), params={"recursive": recursive})
+        place = volume_path(path)
+        if not place.parts:
+            raise VolumeError(
+                f"The root of {volume} stays.", hint=f"burnish volumes delete {volume} removes all of it."
+            )
+        self._transport.tell("DELETE", _file_path(volume, place), params={"recursive": recursive})
 
     def _target(self, volume: str, local: Path, remote: str) -> PurePosixPath:
         target = volume_path(remote)
@@ -140,6 +146,7 @@ def _local_files(local: Path, target: PurePosixPath) -> list[tuple[PurePosixPath
     if not local.exists():
         raise NotFound(f"{local} is not there.", hint="Name a file or a folder on this machine.")
     if local.is_file():
+        _check_name(local)
         return [(target, local)]
     found = list(_walk(local))
     if not found:
@@ -155,9 +162,18 @@ def _walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
         if path.is_dir():
             yield from _walk(path, (*above, real))
         elif path.is_file():
+            _check_name(path)
             yield path
         else:
             raise VolumeError(f"{path} is not a file that can be read.", hint="Remove it, or mend the link.")
+
+
+def _check_name(path: Path) -> None:
+    try:
+        path.name.encode()
+    except UnicodeEncodeError:
+        name = os.fsencode(path).decode(errors="replace")
+        raise VolumeError(f"{name} has a name that is not UTF-8 text.", hint="Rename it, then put it.") from None
 
 
 def _read_chunks(source: Path, size: int, meter: _Meter) -> Iterator[bytes]:

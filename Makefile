@@ -34,3 +34,11 @@ lock:
 	$(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/pip install --quiet --requirement requirements.in
 	.cache/lock/bin/pip freeze --exclude pip --exclude setuptools > requirements.lock
+
+# Measures; the numbers that docs/benchmarks.md quotes. Wants a quiet machine.
+bench: setup
+	$(PYTHON) -m venv .cache/prime
+	.cache/prime/bin/pip install --quiet prime
+	$(BIN)/python bench/startup.py .cache/prime/bin/prime
+	$(BIN)/python bench/dispatch.py
+	$(BIN)/python bench/trainer.py

@@ -1,0 +1,8 @@
+"""What every test may count on, however the runner was started."""
+
+import signal
+
+# A shell starts what goes to its background with Ctrl-C ignored, and programs started from there inherit that; the
+# tests press Ctrl-C. A handler of our own is not inherited, so programs that tests start are as in a terminal.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

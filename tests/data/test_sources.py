@@ -150,6 +150,7 @@ def test_a_missing_path_is_named_as_the_user_wrote_it_with_what_is_there_instead
 
     assert message("datasets/reversed") == "datasets/reversed does not exist; datasets holds: reverse-text/."
     assert message("/nowhere/deep/down") == "/nowhere/deep/down does not exist; / holds: datasets/."
+    assert message("./mine") == "./mine does not exist; where it is looked for, there is: datasets/."
     assert "datasets/reverse-text holds: train.jsonl" in message("datasets/reverse-text/test.jsonl")
 
 

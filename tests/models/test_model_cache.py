@@ -27,6 +27,12 @@ def test_no_other_model_is_built_by_asking(cache: ModelCache):
     assert "burnish models add acme/triage" in refused.value.hint
 
 
+def test_a_mistyped_model_is_answered_with_the_one_that_was_meant(cache: ModelCache):
+    with pytest.raises(ModelError) as refused:
+        cache.find("burnish/tinny")
+    assert refused.value.hint.startswith("Did you mean burnish/tiny? burnish models list shows all.")
+
+
 def test_a_folder_is_copied_and_may_go_away(cache: ModelCache, model_folder: Path):
     wanted = {path.name: path.read_bytes() for path in model_folder.iterdir()}
     model = cache.add(str(model_folder))

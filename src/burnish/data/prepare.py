@@ -139,7 +139,8 @@ def _pack(spec: TrainSpec, data: SourceData, store: TokenStore, say: Say) -> Pre
     tokens = int(lengths[documents].sum())
     facts = _facts(ledger, tokens, int(trained[documents].sum()), len(packed), limit)
     say(
-        f"{facts.conversations_used:,} conversations in {facts.rows:,} rows of {limit} tokens, "
+        f"{facts.conversations_used:,} conversations in {facts.rows:,} row{'s' if facts.rows > 1 else ''} "
+        f"of {limit} tokens, "
         f"{facts.trained_tokens:,} of {tokens:,} tokens trained, {facts.pad_share:.1%} padding"
     )
     return PreparedData(StoredRows(store, documents, packed, limit), facts)

@@ -113,10 +113,12 @@ def _missing(path: Path, called: str) -> DataError:
     parent, parts = path.parent, [part for part in called.split("/") if part][:-1]
     while not parent.exists() and parent != parent.parent:
         parent, parts = parent.parent, parts[:-1]
-    shown = ("/" if called.startswith("/") or not parts else "") + "/".join(parts)
+    shown = ("/" if called.startswith("/") else "") + "/".join(part for part in parts if part != ".")
+    place = f"{shown} holds" if shown else "where it is looked for, there is"
     return DataError(
-        f"{called} does not exist; {shown} holds: {_entries(parent)}.",
-        hint="Look at the path in data.name; a dataset must be put on the volume before it can be trained on.",
+        f"{called} does not exist; {place}: {_entries(parent)}.",
+        hint="data.name is a path on the run's volume, and a dataset must be put there first: burnish volumes put "
+        "<volume> ./my-data /datasets/my-data. With --here and no volume it is a path from the current folder.",
     )
 
 

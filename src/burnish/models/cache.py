@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -71,10 +72,7 @@ class ModelCache:
         if model is None and name == TINY:
             return self.add(TINY)
         if model is None:
-            raise ModelError(
-                f"{name} is not in the model cache.",
-                hint=f"Add it: burnish models add {name}, or burnish models add /path/to/folder --name {name}",
-            )
+            raise ModelError(f"{name} is not in the model cache.", hint=self._way_to(name))
         _check_whole(model)
         return model
 
@@ -109,6 +107,11 @@ class ModelCache:
                 raise ModelError(f"{name} is not in the model cache.", hint="See burnish models list.")
             directory.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)  # what stays, the next add sweeps away
+
+    def _way_to(self, name: str) -> str:
+        near = get_close_matches(name, {TINY, *(model.id for model in self.list())}, n=1, cutoff=0.75)
+        add = f"burnish models add {name}, or burnish models add /path/to/folder --name {name}"
+        return (f"Did you mean {near[0]}? " if near else "") + f"burnish models list shows all. To add it: {add}"
 
     def _present(self, name: str, wanted: ModelSource) -> CachedModel | None:
         model = self._read(self._directory(name))

@@ -118,9 +118,16 @@ def _tell_data(order: RunOrder, data: PreparedData, horizon: Horizon, diary: Eve
     diary.append(Prepared(**asdict(data.facts), steps=horizon.steps, steps_per_epoch=horizon.steps_per_epoch))
     say(
         "INFO",
-        f"{horizon.steps} steps of {order.spec.rows_per_step} rows ({horizon.epochs:.2f} epochs), "
+        f"{horizon.steps} steps of {_rows_of_a_step(order, horizon)} ({horizon.epochs:.2f} epochs), "
         f"{order.spec.schedule.kind} learning rate, peak {order.spec.optimizer.learning_rate:.2e}",
     )
+
+
+def _rows_of_a_step(order: RunOrder, horizon: Horizon) -> str:
+    asked, there = order.spec.rows_per_step, horizon.rows_per_epoch
+    if there >= asked:
+        return f"{asked} row{'s' if asked > 1 else ''}"
+    return f"{there} row{'s' if there > 1 else ''}, for the data has no more (batch_size {asked})"
 
 
 def _next_attempt(run: RunDirectory) -> int:

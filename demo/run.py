@@ -152,6 +152,7 @@ burnish down   # stops the local server
 Watch the run's page: {run.page_url}
 Everything of the demo lies in .demo/; remove that folder to start anew.""",
         markup=False,
+        soft_wrap=True,
     )
 
 

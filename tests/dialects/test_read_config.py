@@ -45,7 +45,6 @@ def test_the_file_for_sixty_four_gpus_is_refused_naming_all_that_is_not_done() -
         "model.ep",
         "model.debug.force_balanced_routing",
         "optim.type",
-        "renderer.name",
         "deployment.num_train_nodes",
     }
     assert all(problem.key in refused.value.message for problem in refused.value.problems)

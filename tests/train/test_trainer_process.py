@@ -305,7 +305,8 @@ def test_bfloat16_computes_close_to_float32_over_float32_weights(make_run) -> No
         assert train(run) == 0
         assert events_of(run, Started)[0].dtype == dtype
         losses.append([loss for _, loss in losses_of(run)])
-        assert all(len(value) % 4 == 0 for value in trained_state(run.checkpoint(5)).values())
+        state = trained_state(run.checkpoint(5))
+        assert all(len(value) % 4 == 0 for name, value in state.items() if name != "progress")
     assert losses[0] == pytest.approx(losses[1], rel=0.02) and losses[0] != losses[1]
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -40,6 +41,19 @@ class ToolCall(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """A picture in a message, looked at but not unpacked."""
+
+    at: int
+    """How many letters of the message's content come before it."""
+    width: int
+    """Pixels."""
+    height: int
+    source: Path | bytes
+    """A file of the data set, or the file's bytes: PNG, JPEG, WebP, GIF or BMP."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     role: Role
     content: str
@@ -48,6 +62,7 @@ class Message:
     trained: bool | None = None
     """What the row itself says (`weight`, `train`, or being a prompt); None leaves it to the loss mask."""
     tool_calls: tuple[ToolCall, ...] = ()
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

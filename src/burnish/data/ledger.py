@@ -25,13 +25,10 @@ class BadRow(NamedTuple):
 
 @dataclass
 class Ledger:
-    """Counts of conversations. `read == used + sum(dropped.values())`, always."""
+    """Counts of rows. `read == used + sum(dropped.values())`, always."""
 
     read: int = 0
     used: int = 0
-    cut: int = 0
-    """Of those used: how many lost their end because they are longer than a row."""
-    tokens_cut: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     """By reason."""
     bad_rows: list[BadRow] = field(default_factory=list)
@@ -57,20 +54,13 @@ class Ledger:
         self.drop_bad(row)
 
     def unuse(self, count: int, reason: str) -> None:
-        """Move conversations that were counted as used to a reason for dropping them."""
+        """Move rows that were counted as used to a reason for dropping them."""
         if count:
             self.used -= count
             self.dropped[reason] += count
 
     def check(self) -> None:
         assert self.read == self.used + self.dropped.total(), self
-
-    def sentences(self) -> list[str]:
-        """What a user must know before step 1: `5 of 8 rows dropped (too long)`."""
-        lost = [f"{count} of {self.read} rows dropped ({reason})" for reason, count in sorted(self.dropped.items())]
-        if self.cut:
-            lost.append(f"{self.cut} of {self.read} rows cut to the row's length ({self.tokens_cut} tokens lost)")
-        return lost
 
     def bad_rows_error(self) -> DataError:
         """The refusal: the first ten by name, and the total."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from burnish.data import stream
 from burnish.data.rows import Rows
 from burnish.data.store import Stored, TokenStore
 
@@ -38,6 +39,12 @@ class Batch:
     @property
     def trained_tokens(self) -> int:
         return int(np.count_nonzero(self.targets_T != IGNORED))
+
+    def stream(self) -> np.ndarray:
+        """Sum of its conversations' digests, taken back from what the model is given."""
+        mask_T = np.roll(self.targets_T != IGNORED, 1).astype(np.uint8)
+        ids_T = self.inputs_T.astype(np.uint32)
+        return stream.added(stream.digests(ids_T, mask_T, self.lengths_D))
 
 
 class RowSource(Protocol):
@@ -82,6 +89,18 @@ class RowLoader:
         epoch, place = divmod(number - 1, -(-self.source.rows // self.rows_per_step))
         order = epoch_order(self.source.rows, seed=self.seed, epoch=epoch if self.shuffle else None)
         return order[place * self.rows_per_step : (place + 1) * self.rows_per_step]
+
+    def stream_after(self, steps: int) -> np.ndarray | None:
+        """The stream of the first `steps` steps, over all readers; None where rows have no digests in advance."""
+        if not isinstance(self.source, StoredRows):
+            return None
+        of_rows = self.source.row_streams()
+        times = np.zeros(len(of_rows), np.uint32)
+        epochs, rest = divmod(steps, -(-self.source.rows // self.rows_per_step))
+        times += np.uint32(epochs)
+        for place in range(rest):
+            times[self.rows_of_step(steps - place)] += 1
+        return (of_rows * times[:, None]).sum(axis=0, dtype=np.uint32)
 
     def _batch(self, rows: np.ndarray) -> Batch:
         return shift([document for row in rows.tolist() for document in self.source.row(row)])
@@ -129,6 +148,13 @@ class StoredRows:
 
     def row(self, number: int) -> list[Stored]:
         return [self._cut(int(self.documents[place])) for place in self.packed[number]]
+
+    def row_streams(self) -> np.ndarray:
+        """uint32 [rows, LANES]: the sum of each row's digests."""
+        digests = self.store.digests[self.documents]
+        for place in np.flatnonzero(self.store.lengths[self.documents] > self.row_tokens).tolist():
+            digests[place] = stream.digest(*self._cut(int(self.documents[place])))
+        return self.packed.sums(digests)
 
     def _cut(self, document: int) -> Stored:
         token_ids, loss_mask = self.store[document]

@@ -1,7 +1,7 @@
 """From a data set and a model folder to rows for a trainer, and the refusals that a submission must make."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,17 @@ import numpy as np
 import tokenizers
 
 from burnish import __version__
+from burnish.data import stream
+from burnish.data.account import count_all, decide_fate, loss_sentences
 from burnish.data.ledger import Ledger
-from burnish.data.loader import FakeRows, RowSource, StoredRows
-from burnish.data.render import RenderedMany, load_chat_renderer
+from burnish.data.loader import FakeRows, RowLoader, RowSource, StoredRows
+from burnish.data.render import ChatRenderer, RenderedMany, load_chat_renderer
 from burnish.data.rows import pack_rows
 from burnish.data.sources import find_files
 from burnish.data.store import TokenStore, open_store, store_key
-from burnish.data.tokenise import Say, build_store, no_rows, without_text_among_chats, write_conversations
+from burnish.data.tokenise import Say, build_store, no_rows, without_text_among_chats, write_samples
 from burnish.errors import DataError
+from burnish.run.events import DataFacts
 from burnish.run.plan import plan_horizon
 from burnish.spec.model_facts import read_model_facts
 from burnish.spec.train import FakeData, SourceData, TrainSpec
@@ -30,21 +33,6 @@ TOKENIZER_FILES = (
     "config.json",
 )
 """What in a model folder decides about tokens."""
-
-
-@dataclass(frozen=True)
-class DataFacts:
-    """What the data came to: the fields of `events.Prepared` that do not depend on the plan."""
-
-    conversations_read: int
-    conversations_used: int
-    tokens: int
-    """In one epoch, padding not counted."""
-    trained_tokens: int
-    rows: int
-    pad_share: float
-    conversations_cut: int = 0
-    conversations_dropped: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,13 +56,26 @@ def prepare_data(
     key = _key(spec, spec.data, path, model_directory)
     store = open_store(store_directory, key)
     if store is None:
-        renderer = load_chat_renderer(model_directory, spec.renderer)
+        renderer = load_data_renderer(spec, spec.data, model_directory)
         build_store(spec.data, path, renderer, store_directory, key, say)
         store = open_store(store_directory, key)
         assert store is not None
     if store.ledger.dropped["bad row"] and spec.data.on_bad_row == "error":
         raise store.ledger.bad_rows_error()
     return _pack(spec, spec.data, store, say)
+
+
+def row_loader(spec: TrainSpec, data: PreparedData, *, readers: int = 1, reader: int = 0) -> RowLoader:
+    """The rows of each step, as the spec orders them."""
+    return RowLoader(
+        source=data.source,
+        rows_per_step=spec.rows_per_step,
+        rows_per_device=spec.rows_per_device,
+        readers=readers,
+        reader=reader,
+        shuffle=isinstance(spec.data, SourceData) and spec.data.shuffle,
+        seed=spec.data.seed,
+    )
 
 
 def probe_data(spec: TrainSpec, *, model_directory: Path, data_path: Path | None, conversations: int = 16) -> None:
@@ -85,14 +86,18 @@ def probe_data(spec: TrainSpec, *, model_directory: Path, data_path: Path | None
         return
     path, data, ledger = data_path or Path(spec.data.path), spec.data, Ledger()
     find_files(path, data.splits, called=data.path)
-    renderer = load_chat_renderer(model_directory, spec.renderer)
-    written = list(islice(write_conversations(data, path, renderer, ledger), conversations))
-    without_text_among_chats(bytes(each.is_text for each in written), lambda place: written[place].where, ledger)
+    renderer = load_data_renderer(spec, data, model_directory)
+    written = list(islice(write_samples(data, path, renderer, ledger), conversations))
+    without_text_among_chats(bytes(each.is_text for each in written), lambda place: written[place].place.where, ledger)
     if ledger.dropped["bad row"] and (data.on_bad_row == "error" or not written):
         raise ledger.bad_rows_error()
     if not written:
         raise no_rows(data)
     _check_first(spec, data, renderer.encode([each.pieces for each in written]))
+
+
+def load_data_renderer(spec: TrainSpec, data: SourceData, model_directory: Path) -> ChatRenderer:
+    return load_chat_renderer(model_directory, spec.renderer, allow_control_tokens=data.allow_control_tokens)
 
 
 def _check_first(spec: TrainSpec, data: SourceData, first: RenderedMany) -> None:
@@ -113,50 +118,26 @@ _ROOM = 'Raise data.seq_len, or set overflow = "truncate" under [data] to cut su
 
 
 def _pack(spec: TrainSpec, data: SourceData, store: TokenStore, say: Say) -> PreparedData:
-    ledger, limit = store.ledger, spec.row_tokens
-    lengths, trained = np.minimum(store.lengths, limit), store.trained.copy()
+    limit = spec.row_tokens
     long = store.lengths > limit
     if long.any() and data.overflow == "error":
         raise _too_long(store, long, limit)
-    if data.overflow == "drop":
-        ledger.unuse(int(long.sum()), "too long")
-        kept = ~long
-    else:
-        for document in np.flatnonzero(long).tolist():
-            trained[document] = np.count_nonzero(store[document].loss_mask[:limit])
-        kept = np.ones(len(store), bool)
-    empty = kept & (trained == 0)
-    ledger.unuse(int(empty.sum()), "no trained token")
-    documents = np.flatnonzero(kept & ~empty)
-    cut = documents[long[documents]]
-    ledger.cut, ledger.tokens_cut = len(cut), int((store.lengths[cut] - limit).sum())
-    ledger.check()
-    for sentence in ledger.sentences():
+    fate = decide_fate(store, row_tokens=limit, overflow=data.overflow)
+    documents = np.flatnonzero(fate.used)
+    packed = pack_rows(fate.lengths[documents], row_tokens=limit, pack=data.pack)
+    source = StoredRows(store, documents, packed, limit)
+    of_epoch = stream.to_text(source.row_streams().sum(axis=0, dtype=np.uint32)) if len(packed) else ""
+    facts = count_all(store, fate, rows=len(packed), row_tokens=limit, stream=of_epoch)
+    for sentence in loss_sentences(facts):
         say(sentence)
     if not len(documents):
-        raise DataError(f"{data.path}: no row is left to train on ({'; '.join(ledger.sentences())}).", hint=_ROOM)
-    packed = pack_rows(lengths[documents], row_tokens=limit, pack=data.pack)
-    tokens = int(lengths[documents].sum())
-    facts = _facts(ledger, tokens, int(trained[documents].sum()), len(packed), limit)
+        raise DataError(f"{data.path}: no row is left to train on ({'; '.join(loss_sentences(facts))}).", hint=_ROOM)
     say(
         f"{facts.conversations_used:,} conversations in {facts.rows:,} row{'s' if facts.rows > 1 else ''} "
         f"of {limit} tokens, "
-        f"{facts.trained_tokens:,} of {tokens:,} tokens trained, {facts.pad_share:.1%} padding"
+        f"{facts.trained_tokens:,} of {facts.tokens:,} tokens trained, {facts.pad_share:.1%} padding"
     )
-    return PreparedData(StoredRows(store, documents, packed, limit), facts)
-
-
-def _facts(ledger: Ledger, tokens: int, trained_tokens: int, rows: int, row_tokens: int) -> DataFacts:
-    return DataFacts(
-        conversations_read=ledger.read,
-        conversations_used=ledger.used,
-        conversations_cut=ledger.cut,
-        conversations_dropped={reason: count for reason, count in ledger.dropped.items() if count},
-        tokens=tokens,
-        trained_tokens=trained_tokens,
-        rows=rows,
-        pad_share=1 - tokens / (rows * row_tokens),
-    )
+    return PreparedData(source, facts)
 
 
 def _too_long(store: TokenStore, long: np.ndarray, limit: int) -> DataError:
@@ -172,7 +153,16 @@ def _prepare_fake(spec: TrainSpec, data: FakeData, model_directory: Path) -> Pre
     rows = plan_horizon(spec, rows_per_epoch=None).rows_per_epoch
     source = _fake_rows(spec, data, model_directory)
     tokens = _fake_tokens(source, rows)
-    return PreparedData(source, _facts(Ledger(read=rows, used=rows), tokens, tokens - rows, rows, spec.row_tokens))
+    facts = DataFacts(
+        conversations_read=rows,
+        conversations_used=rows,
+        samples=rows,
+        tokens=tokens,
+        trained_tokens=tokens - rows,
+        rows=rows,
+        pad_share=1 - tokens / (rows * spec.row_tokens),
+    )
+    return PreparedData(source, facts)
 
 
 def _fake_rows(spec: TrainSpec, data: FakeData, model_directory: Path) -> FakeRows:
@@ -205,6 +195,8 @@ def _key(spec: TrainSpec, data: SourceData, path: Path, model_directory: Path) -
         "model": {name: _digest(model_directory / name) for name in TOKENIZER_FILES},
         "renderer": spec.renderer.model_dump(),
         "loss_mask": data.loss_mask.model_dump(),
+        "history_thinking": data.history_thinking,
+        "allow_control_tokens": data.allow_control_tokens,
     }
     return store_key(files, parts)
 

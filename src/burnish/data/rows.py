@@ -19,6 +19,10 @@ class Rows(Sequence[Row]):
     def __len__(self) -> int:
         return len(self._starts) - 1
 
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Of each row, the sum of its conversations' values; values are [conversations, ...], sums wrap around."""
+        return np.add.reduceat(values[self._members], self._starts[:-1], axis=0, dtype=values.dtype)
+
     @overload
     def __getitem__(self, index: int) -> Row: ...
     @overload

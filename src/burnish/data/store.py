@@ -17,14 +17,44 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from burnish.data.ledger import BadRow, Ledger
+from burnish.data.stream import LANES, digests
 from burnish.errors import DataError
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever the same data would come out as other tokens, or the files change shape."""
 
 _MANIFEST = "manifest.json"
-_DOCUMENT = np.dtype([("start", "<i8"), ("length", "<i8"), ("trained", "<i8"), ("file", "<i4"), ("line", "<i4")])
+_DOCUMENT = np.dtype(
+    [
+        ("start", "<i8"),
+        ("length", "<i8"),
+        ("trained", "<i8"),
+        ("row", "<i8"),
+        ("line", "<i8"),
+        ("file", "<i4"),
+        ("source", "<i4"),
+        ("thoughts_lost", "<i4"),
+        ("digest", "<u4", (LANES,)),
+    ]
+)
 _WRITE_BYTES = 1 << 20
+
+
+class Place(NamedTuple):
+    """Where a sample comes from."""
+
+    file: str
+    line: int
+    row: int
+    """Which row of the data, from 0; the samples of one conversation share it."""
+    source: str = ""
+    """The subset or split it was read for."""
+    thoughts_lost: int = 0
+    """Of its trained turns, how many stand there without their thoughts."""
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
 
 
 class Stored(NamedTuple):
@@ -63,6 +93,29 @@ class TokenStore:
         """Trained tokens of each conversation."""
         return self._documents["trained"]
 
+    @property
+    def rows(self) -> np.ndarray:
+        """The row of the data that each conversation comes from."""
+        return self._documents["row"]
+
+    @property
+    def thoughts_lost(self) -> np.ndarray:
+        return self._documents["thoughts_lost"]
+
+    @property
+    def digests(self) -> np.ndarray:
+        """uint32 [conversations, LANES], of whole conversations."""
+        return self._documents["digest"]
+
+    @property
+    def source_of(self) -> np.ndarray:
+        """Of each conversation, the place of its source in `sources`."""
+        return self._documents["source"]
+
+    @property
+    def sources(self) -> list[str]:
+        return self._manifest["sources"]
+
     def where(self, index: int) -> str:
         document = self._documents[index]
         return f"{self._manifest['files'][document['file']]}:{document['line']}"
@@ -88,22 +141,26 @@ class StoreWriter:
         self._masks = (folder / "trained.u8").open("wb", buffering=_WRITE_BYTES)
         self._documents: list[np.ndarray] = []
         self._files: dict[str, int] = {}
+        self._sources: dict[str, int] = {}
         self._written = 0
 
     def append(
-        self, token_ids: np.ndarray, loss_mask: np.ndarray, lengths: np.ndarray, places: Sequence[tuple[str, int]]
+        self, token_ids: np.ndarray, loss_mask: np.ndarray, lengths: np.ndarray, places: Sequence[Place]
     ) -> None:
-        """Conversations one after the other, with the file and line each came from."""
+        """Conversations one after the other, with where each came from."""
         self._tokens.write(token_ids.astype("<u4", copy=False).tobytes())
         self._masks.write(loss_mask.astype("u1", copy=False).tobytes())
         documents = np.empty(len(lengths), _DOCUMENT)
-        documents["length"] = lengths
-        documents["start"] = self._written + np.cumsum(lengths) - lengths
-        totals = np.concatenate([[0], np.cumsum(loss_mask, dtype=np.int64)])
         ends = np.cumsum(lengths)
+        documents["length"] = lengths
+        documents["start"] = self._written + ends - lengths
+        totals = np.concatenate([[0], np.cumsum(loss_mask, dtype=np.int64)])
         documents["trained"] = totals[ends] - totals[ends - lengths]
-        documents["file"] = [self._files.setdefault(file, len(self._files)) for file, _ in places]
-        documents["line"] = [line for _, line in places]
+        documents["digest"] = digests(token_ids, loss_mask, lengths)
+        documents["file"] = [self._files.setdefault(place.file, len(self._files)) for place in places]
+        documents["source"] = [self._sources.setdefault(place.source, len(self._sources)) for place in places]
+        for name in ("row", "line", "thoughts_lost"):
+            documents[name] = [getattr(place, name) for place in places]
         self._documents.append(documents)
         self._written += int(lengths.sum())
 
@@ -118,7 +175,12 @@ class StoreWriter:
         documents = self._all_documents() if keep is None else self._all_documents()[keep]
         documents.tofile(self._folder / "documents.bin")
         counts = {"read": ledger.read, "used": ledger.used, "dropped": ledger.dropped, "bad_rows": ledger.bad_rows}
-        manifest = {"format": FORMAT, "files": list(self._files), "ledger": counts}
+        manifest = {
+            "format": FORMAT,
+            "files": list(self._files),
+            "sources": list(self._sources),
+            "ledger": counts,
+        }
         (self._folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
 
     def _all_documents(self) -> np.ndarray:

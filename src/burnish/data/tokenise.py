@@ -14,7 +14,7 @@ from burnish.data.ledger import BadRow, Ledger
 from burnish.data.render import ChatRenderer
 from burnish.data.render.pieces import Piece
 from burnish.data.sources import read_records
-from burnish.data.store import StoreWriter, new_store
+from burnish.data.store import Place, StoreWriter, new_store
 from burnish.errors import DataError
 from burnish.spec.train import SourceData
 
@@ -29,17 +29,12 @@ Say = Callable[[str], None]
 
 
 class Written(NamedTuple):
-    """A conversation in pieces, and where it came from."""
+    """A sample in pieces, and where it came from."""
 
     pieces: list[Piece]
-    file: str
-    line: int
+    place: Place
     is_text: bool
     """Plain text, with no turns in it."""
-
-    @property
-    def where(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 def build_store(data: SourceData, path: Path, renderer: ChatRenderer, directory: Path, key: str, say: Say) -> None:
@@ -47,7 +42,7 @@ def build_store(data: SourceData, path: Path, renderer: ChatRenderer, directory:
     ledger = Ledger()
     with new_store(directory, key) as writer:
         fill = _Fill(renderer, writer, say)
-        _fill_beside(fill, _chunks(write_conversations(data, path, renderer, ledger)))
+        _fill_beside(fill, _chunks(write_samples(data, path, renderer, ledger)))
         keep = without_text_among_chats(fill.is_text, fill.writer.where, ledger)
         if ledger.dropped["bad row"] and data.on_bad_row == "error":
             raise ledger.bad_rows_error()
@@ -57,17 +52,20 @@ def build_store(data: SourceData, path: Path, renderer: ChatRenderer, directory:
     fill.report()
 
 
-def write_conversations(data: SourceData, path: Path, renderer: ChatRenderer, ledger: Ledger) -> Iterator[Written]:
-    """The rows that can be rendered, in order. The others are in the ledger, with their reasons."""
+def write_samples(data: SourceData, path: Path, renderer: ChatRenderer, ledger: Ledger) -> Iterator[Written]:
+    """What is learnt from the rows that can be rendered, in order. The others are in the ledger, with their reasons."""
     for record in read_records(path, data.splits, on_bad=ledger.drop_bad):
         try:
             conversation = parse_conversation(record)
-            pieces = renderer.write(conversation, data.loss_mask)
+            samples = renderer.write(conversation, data.loss_mask, history=data.history_thinking)
         except RowFault as fault:
             ledger.drop_bad(BadRow(record.where, str(fault)))
             continue
+        row = ledger.read
         ledger.use()
-        yield Written(pieces, record.file, record.line, conversation.text is not None)
+        for pieces, lost in samples:
+            place = Place(record.file, record.line, row, thoughts_lost=lost)
+            yield Written(pieces, place, conversation.text is not None)
 
 
 def without_text_among_chats(
@@ -106,8 +104,7 @@ class _Fill:
 
     def append(self, chunk: list[Written]) -> None:
         many = self.renderer.encode([each.pieces for each in chunk])
-        places = [(each.file, each.line) for each in chunk]
-        self.writer.append(many.token_ids, many.loss_mask, many.lengths, places)
+        self.writer.append(many.token_ids, many.loss_mask, many.lengths, [each.place for each in chunk])
         self.is_text += bytes(each.is_text for each in chunk)
         self.tokens += len(many.token_ids)
         if time.monotonic() - self.said > _SAY_EVERY_SECONDS:

@@ -7,6 +7,7 @@ from typing import Any
 from burnish.dialects.document import Document
 from burnish.dialects.faults import Fault, refuse, shown
 from burnish.dialects.judge import judge
+from burnish.dialects.prime_renderer_schema import SWITCHES
 from burnish.dialects.prime_schema import (
     AdamW,
     Constant,
@@ -16,7 +17,6 @@ from burnish.dialects.prime_schema import (
     Linear,
     MultiNode,
     PrimeConfig,
-    Qwen3Renderer,
     SingleNode,
     SourceData,
 )
@@ -124,6 +124,7 @@ def _check_data(data: Data) -> Iterator[Fault]:
     elif not data.name.isprintable():
         message = f"data.name = {shown(data.name)} holds a control code."
         yield Fault("invalid", "data.name", message, "Write the path as the volume shows it.")
+    yield from _check_sources(data)
     if not any(data.loss_mask.model_dump().values()):
         message = "data.loss_mask leaves nobody's words to train."
         yield Fault("invalid", "data.loss_mask", message, "Set one of its keys to true.")
@@ -131,6 +132,26 @@ def _check_data(data: Data) -> Iterator[Fault]:
     if both and data.pack != (data.pack_function == "cat"):
         message = f"data.pack_function = {shown(data.pack_function)} contradicts data.pack = {shown(data.pack)}."
         yield Fault("invalid", "data.pack_function", message, "Keep data.pack alone.")
+
+
+def _check_sources(data: SourceData) -> Iterator[Fault]:
+    subsets, splits, shares = data.subsets or [], data.splits or [], data.probabilities or []
+    if subsets and splits and len(subsets) != len(splits):
+        message = f"data.subsets names {len(subsets)} and data.splits {len(splits)}: they go together, one to one."
+        yield Fault("invalid", "data.splits", message, "Name a split for each subset, or leave splits out.")
+    mixed = len(subsets) or len(splits)
+    if shares and not mixed:
+        message = "data.probabilities has nothing to choose from: neither data.subsets nor data.splits is set."
+        yield Fault("invalid", "data.probabilities", message, "Name the subsets, or leave probabilities out.")
+    elif shares and len(shares) != mixed:
+        message = f"data.probabilities holds {len(shares)} numbers for {mixed} subsets or splits."
+        yield Fault("invalid", "data.probabilities", message, "Give one for each.")
+    if any(share <= 0 for share in shares):
+        message = f"data.probabilities = {shown(shares)} holds one that is not above 0."
+        yield Fault("invalid", "data.probabilities", message, "Leave a subset out that is never to be drawn.")
+    elif shares and abs(sum(shares) - 1) > 1e-6:
+        message = f"data.probabilities add up to {sum(shares):g}, not to 1."
+        yield Fault("invalid", "data.probabilities", message, "Divide each by their sum.")
 
 
 def _check_optimizer(config: PrimeConfig) -> Iterator[Fault]:
@@ -240,13 +261,19 @@ def _data(data: SourceData | FakeData) -> spec.SourceData | spec.FakeData:
     assert data.name is not None  # refused above
     return spec.SourceData(
         path=data.name,
+        subsets=tuple(data.subsets or ()),
         splits=tuple(data.splits or ("train",)),
+        probabilities=tuple(data.probabilities or ()),
+        stopping_strategy=data.stopping_strategy,
         loss_mask=spec.LossMask.model_validate(data.loss_mask.model_dump()),
         shuffle=data.shuffle,
         seed=data.seed,
         pack=data.pack if data.pack_function is None else data.pack_function == "cat",
         overflow=data.overflow,
         on_bad_row=data.on_bad_row,
+        history_thinking=data.history_thinking,
+        allow_control_tokens=data.allow_control_tokens,
+        images_per_message=data.max_images_per_message,
     )
 
 
@@ -257,11 +284,11 @@ def _epochs(config: PrimeConfig) -> float | None:
 
 def _renderer(config: PrimeConfig) -> spec.Renderer:
     renderer = config.renderer
-    if isinstance(renderer, Qwen3Renderer):
-        return spec.Renderer(name="qwen3", enable_thinking=renderer.enable_thinking)
-    if renderer.name == "default":
-        return spec.Renderer()
-    return spec.Renderer.model_validate({"name": renderer.name})
+    said = {key: getattr(renderer, key) for key in SWITCHES if key in renderer.model_fields_set}
+    name = "auto" if renderer.name == "default" else renderer.name
+    if name == "kimi-k2":
+        said = {}  # its template has no switch
+    return spec.Renderer.model_validate({"name": name, **said})
 
 
 def _schedule(config: PrimeConfig) -> spec.Schedule:
@@ -315,5 +342,14 @@ def _explain(config: PrimeConfig, document: Document) -> Iterator[str]:
             f"data.micro_batch_size = {config.data.micro_batch_size}: rows stay data.seq_len long each; "
             "prime-rl would join them into one longer row."
         )
-    if isinstance(config.data, SourceData) and len(config.data.splits or ()) > 1:
-        yield "data.splits names several: every row of each is read once per epoch; prime-rl would interleave them."
+    if isinstance(config.data, SourceData):
+        yield from _explain_mixing(config.data)
+
+
+def _explain_mixing(data: SourceData) -> Iterator[str]:
+    mixed = "data.subsets" if data.subsets else "data.splits"
+    several = len(data.subsets or data.splits or ()) > 1
+    if several and data.probabilities is None and data.stopping_strategy is None:
+        yield f"{mixed} names several: every row of each is read once per epoch; prime-rl would interleave them."
+    if not several and data.stopping_strategy is not None:
+        yield "data.stopping_strategy has no effect: there is one source, and each of its rows is read once per epoch."

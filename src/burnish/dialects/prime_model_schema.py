@@ -1,4 +1,4 @@
-"""Prime's `[model]`, `[tokenizer]` and `[renderer]`, key by key. `prime_schema` has the rest, and the whole."""
+"""Prime's `[model]` and `[tokenizer]`, key by key. `prime_schema` has the rest, and the whole."""
 
 from typing import Annotated, Any, Literal
 
@@ -19,7 +19,6 @@ _ROOMY = NoEffect("it trades time for memory and changes no result; the trainer 
 KERNEL = NoEffect("it picks a kernel and changes no result; burnish picks its own")
 PARALLEL = "splitting one model or one row over devices is not built"
 _EXPERTS = NoEffect("it steers mixture-of-experts kernels and changes no result")
-_RENDERER = NoEffect("it steers rollouts, not the text that is trained")
 _OWN_CODE = Refused("burnish runs no code out of a model's folder", hint="Use a model that transformers knows.")
 
 
@@ -117,40 +116,3 @@ class Tokenizer(Section):
             hint="Put the template into the model's folder and add that with `burnish models add`.",
         ),
     ] = None
-
-
-# -- renderer ---------------------------------------------------------------
-
-
-class PlainRenderer(Section):
-    name: Annotated[Literal["auto", "prime-qwen3", "chatml", "smollm"], Obeyed("how a conversation becomes tokens")]
-    thinking_retention: Annotated[Literal["tool_cycle", "all"] | None, _RENDERER] = None
-
-
-class DefaultRenderer(Section):
-    name: Annotated[Literal["default"], Obeyed("read as auto: the model's own chat template")]
-    thinking_retention: Annotated[Literal["tool_cycle", "all"] | None, _RENDERER] = None
-    tool_parser: Annotated[str | None, _RENDERER] = None
-    reasoning_parser: Annotated[str | None, _RENDERER] = None
-
-
-class Qwen3Renderer(Section):
-    name: Annotated[Literal["qwen3"], Obeyed("how a conversation becomes tokens")]
-    thinking_retention: Annotated[Literal["tool_cycle", "all"] | None, _RENDERER] = None
-    enable_thinking: Annotated[bool, Obeyed("the template's switch for the empty think block")] = True
-
-
-class KnownRenderer(Section):
-    verdict = Refused(
-        "this renderer is known but not built into this version",
-        hint='Use name = "auto": the model\'s own chat template.',
-    )
-    name: Annotated[
-        Literal[
-            "qwen3.5", "qwen3.6", "qwen3.8", "qwen3-vl", "gemma4", "glm-5", "glm-5.1", "glm-5.3", "glm-4.5", "gpt-oss",
-            "hy3", "inkling", "kimi-k2", "kimi-k2.5", "laguna-xs.2", "laguna-m.1", "laguna-xs-2.1", "laguna-s-2.1",
-            "llama-3", "minimax-m2", "nemotron-3", "nemotron-3-ultra", "nemotron-3.5", "deepseek-v3", "deepseek-r1",
-            "deepseek-v4", "custom",
-        ],
-        Obeyed("refused"),
-    ]  # fmt: skip

@@ -11,13 +11,10 @@ from pydantic import Field
 from burnish.dialects.prime_model_schema import (
     KERNEL,
     PARALLEL,
-    DefaultRenderer,
-    KnownRenderer,
     Model,
-    PlainRenderer,
-    Qwen3Renderer,
     Tokenizer,
 )
+from burnish.dialects.prime_renderer_schema import Plain, Renderer
 from burnish.dialects.schema import (
     Count,
     CountOrZero,
@@ -69,17 +66,20 @@ class SourceData(Data):
     type: Annotated[Literal["sft"], Obeyed("conversations in files")] = "sft"
     name: Annotated[Text | None, Obeyed("file or folder, from the volume's root; required")] = None
     subsets: Annotated[
-        list[str] | None,
-        Refused("subsets of a data set are not built", hint="Name the subset's folder in data.name."),
+        list[Text] | None,
+        Field(min_length=1),
+        Obeyed("which subsets are read: folders, or configurations in its README"),
     ] = None
     splits: Annotated[list[Text] | None, Field(min_length=1), Obeyed('which splits are read; absent: ["train"]')] = None
     probabilities: Annotated[
-        list[Number] | None, Refused("mixing by probabilities is not built", hint="Repeat rows in the file instead.")
+        list[Number] | None,
+        Field(min_length=1),
+        Obeyed("how often each subset or split is drawn from; absent: every row of each once per epoch"),
     ] = None
     stopping_strategy: Annotated[
-        Literal["first_exhausted", "all_exhausted"],
-        Refused("every row of every split is read once per epoch", hint="Leave stopping_strategy out."),
-    ] = "all_exhausted"
+        Literal["first_exhausted", "all_exhausted"] | None,
+        Obeyed("draw until the first, or until every subset or split has been read to its end"),
+    ] = None
     shuffle: Annotated[bool, Obeyed("a different order each epoch")] = True
     seed: Annotated[Whole, Obeyed("seed of the order")] = 0
     loss_mask: Annotated[LossMask, Obeyed("whose words are trained")] = Field(default_factory=LossMask)
@@ -92,6 +92,17 @@ class SourceData(Data):
     on_bad_row: Annotated[
         Literal["error", "skip"], Origin.BURNISH, Obeyed("what becomes of a row that cannot be read; always counted")
     ] = "error"
+    history_thinking: Annotated[
+        Literal["split", "drop"],
+        Origin.BURNISH,
+        Obeyed("thoughts that a template leaves out of earlier turns: one sample per turn, or a counted loss"),
+    ] = "split"
+    allow_control_tokens: Annotated[
+        bool, Origin.BURNISH, Obeyed("`<|im_end|>` in a row's text is the token; else it is ten letters")
+    ] = False
+    max_images_per_message: Annotated[
+        Count | None, Origin.BURNISH, Obeyed("a row with more images in one message is a bad row")
+    ] = None
     pack_function: Annotated[
         Literal["cat", "stack"] | None, Origin.OLDER, Obeyed('"cat" is read as data.pack = true, "stack" as false')
     ] = None
@@ -263,10 +274,10 @@ class PrimeConfig(Section):
     model: Annotated[Model, Obeyed("the model")] = Field(default_factory=Model)
     tokenizer: Annotated[Tokenizer, Obeyed("the tokenizer")] = Field(default_factory=Tokenizer)
     renderer: Annotated[
-        PlainRenderer | DefaultRenderer | Qwen3Renderer | KnownRenderer,
+        Renderer,
         Field(discriminator="name"),
         Obeyed("how a conversation becomes tokens; absent: auto, the model's own chat template"),
-    ] = Field(default_factory=lambda: PlainRenderer(name="auto"))
+    ] = Field(default_factory=lambda: Plain(name="auto"))
     data: Annotated[SourceData | FakeData, Field(discriminator="type"), Obeyed("what is trained on")] = Field(
         default_factory=SourceData
     )

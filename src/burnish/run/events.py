@@ -35,23 +35,56 @@ class Started(Event):
     resumed_from_step: int = 0
 
 
-class Prepared(Event):
-    """What the data came to, and so how long the run is. Every row read is in exactly one count."""
+class Share(BaseModel):
+    """What one subset or split gives to an epoch."""
 
-    kind: Literal["prepared"] = "prepared"
+    conversations: int
+    samples: int
+    tokens: int
+    trained_tokens: int
+
+
+class DataFacts(BaseModel):
+    """What the data came to. Every row read and every token made is in exactly one count."""
+
+    model_config = ConfigDict(frozen=True)
+
     conversations_read: int
     conversations_used: int
     conversations_cut: int = 0
+    """Samples that lost their end because they are longer than a row."""
     conversations_dropped: dict[str, int] = {}
     """By reason: `too long`, `no trained token`, `bad row`."""
+    samples: int = 0
+    """What one epoch learns from: a conversation, or one turn of it with what came before."""
+    samples_dropped: dict[str, int] = {}
     tokens: int
     """Real tokens in one epoch, padding not counted."""
     trained_tokens: int
+    tokens_cut: int = 0
+    trained_tokens_cut: int = 0
+    tokens_dropped: dict[str, int] = {}
+    """Tokens of dropped samples, by reason."""
+    trained_tokens_dropped: dict[str, int] = {}
+    thoughts_lost: int = 0
+    """Trained turns that stand there without their thoughts (`history_thinking = "drop"`)."""
+    sources: dict[str, Share] = {}
+    """By subset or split, where there are several."""
     rows: int
     """Packed rows in one epoch."""
     pad_share: float
+    stream: str = ""
+    """Hash of the token ids and masks of one epoch, whatever their order; empty for made-up data."""
+
+
+class Prepared(Event, DataFacts):
+    """The data is ready, and so it is known how long the run is."""
+
+    kind: Literal["prepared"] = "prepared"
     steps: int
     steps_per_epoch: int
+    stream_at_end: str = ""
+    """The same for all steps of the run: what `Step.stream` is to come to."""
 
 
 class Step(Event):
@@ -64,6 +97,8 @@ class Step(Event):
     """Real tokens of this step, padding not counted."""
     trained_tokens: int
     seconds: float
+    stream: str = ""
+    """Hash of all token ids and masks that were given to the model up to here, over all ranks."""
 
 
 class Checkpointed(Event):

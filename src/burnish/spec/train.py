@@ -12,7 +12,30 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
-RendererName = Literal["auto", "chatml", "smollm", "qwen3", "prime-qwen3"]
+RendererName = Literal[
+    "auto",
+    "chatml",
+    "smollm",
+    "qwen3",
+    "prime-qwen3",
+    "qwen3.5",
+    "qwen3.6",
+    "qwen3-vl",
+    "glm-4.5",
+    "glm-5",
+    "glm-5.1",
+    "glm-5.3",
+    "llama-3",
+    "gemma3",
+    "gemma4",
+    "gpt-oss",
+    "deepseek-v3",
+    "deepseek-r1",
+    "kimi-k2",
+    "mistral",
+    "phi-4",
+    "olmo",
+]
 
 
 class Frozen(BaseModel):
@@ -34,7 +57,14 @@ class SourceData(Frozen):
     kind: Literal["source"] = "source"
     path: str
     """As the user wrote it: a path on the volume, or a local one where there is no volume."""
+    subsets: tuple[str, ...] = ()
+    """Folders or README configurations of the data set; none is the whole of it. As many as `splits`, if both say."""
     splits: tuple[str, ...] = ("train",)
+    probabilities: tuple[Positive, ...] = ()
+    """How often each subset (or split) is drawn from; none reads each row of each once per epoch."""
+    stopping_strategy: Literal["first_exhausted", "all_exhausted"] | None = None
+    """When drawing ends: with the first source that has no row left, or with the last, while others begin again.
+    None, without probabilities, reads each row of each once per epoch; with them it is `all_exhausted`."""
     loss_mask: LossMask = LossMask()
     shuffle: bool = True
     """A different order each epoch, from `seed`; else the order of the file."""
@@ -44,6 +74,13 @@ class SourceData(Frozen):
     overflow: Literal["drop", "truncate", "error"] = "drop"
     """What becomes of a conversation longer than a row. Always counted."""
     on_bad_row: Literal["error", "skip"] = "error"
+    history_thinking: Literal["split", "drop"] = "split"
+    """Where a family leaves the thoughts of earlier turns out: one sample per trained turn, or train those turns
+    without their thoughts. Either way counted."""
+    allow_control_tokens: bool = False
+    """Whether `<|im_end|>` in a row's text is the token; else it is ten letters."""
+    images_per_message: Count | None = None
+    """A row with more in one message is bad; None sets no limit."""
 
 
 class FakeData(Frozen):
@@ -62,8 +99,20 @@ class Renderer(Frozen):
     """How a conversation becomes tokens. `auto` follows the model's own chat template."""
 
     name: RendererName = "auto"
-    enable_thinking: bool = True
-    """Only `qwen3` has it: the template's own switch, which decides about the empty think block."""
+    # The switches of the families' own templates, under their own names. None is the family's default; a dialect
+    # lets through only those that the named family has.
+    enable_thinking: bool | None = None
+    clear_thinking: bool | None = None
+    preserve_thinking: bool | None = None
+    reasoning_effort: str | None = None
+    add_vision_id: bool | None = None
+    date_string: str | None = None
+    tools_in_user_message: bool | None = None
+    conversation_start_date: str | None = None
+    use_system_prompt: bool | None = None
+    knowledge_cutoff: str | None = None
+    model_identity: str | None = None
+    auto_drop_analysis: bool | None = None
 
 
 class AdamW(Frozen):

@@ -11,12 +11,12 @@ import sys
 import traceback
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from threading import Thread
 from types import ModuleType
 
-from burnish.data.prepare import PreparedData, prepare_data
+from burnish.data import stream
+from burnish.data.prepare import PreparedData, prepare_data, row_loader
 from burnish.errors import BurnishError, PlanError, VolumeFull
 from burnish.run.directory import CheckpointDirectory, RunDirectory
 from burnish.run.events import EventWriter, Finished, Prepared, Started, Step, read_events
@@ -115,7 +115,15 @@ def _import_beside(module: str) -> Future[ModuleType]:
 
 
 def _tell_data(order: RunOrder, data: PreparedData, horizon: Horizon, diary: EventWriter) -> None:
-    diary.append(Prepared(**asdict(data.facts), steps=horizon.steps, steps_per_epoch=horizon.steps_per_epoch))
+    at_end = row_loader(order.spec, data).stream_after(horizon.steps)
+    diary.append(
+        Prepared(
+            **data.facts.model_dump(),
+            steps=horizon.steps,
+            steps_per_epoch=horizon.steps_per_epoch,
+            stream_at_end="" if at_end is None else stream.to_text(at_end),
+        )
+    )
     say(
         "INFO",
         f"{horizon.steps} steps of {_rows_of_a_step(order, horizon)} ({horizon.epochs:.2f} epochs), "

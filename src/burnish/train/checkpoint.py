@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 
+from burnish.data import stream
 from burnish.errors import RunError
 
 _COUNTERS = "progress.json"
@@ -31,6 +32,8 @@ class Progress:
     trained_tokens: int = 0
     skipped: int = 0
     """Steps that changed nothing because their loss or gradient was not finite."""
+    stream: str = stream.to_text(stream.EMPTY)
+    """Hash of all that was learnt from."""
 
 
 def save_trainer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:

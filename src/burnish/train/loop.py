@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from burnish.data import stream
 from burnish.data.loader import Batch, RowLoader
+from burnish.data.prepare import row_loader
 from burnish.errors import ModelError, PlanError, RunError
 from burnish.run.events import Finished, Step
 from burnish.run.plan import learning_rate_at
 from burnish.spec.model_facts import ModelFacts, read_model_facts
-from burnish.spec.train import SourceData
 from burnish.train import optim
 from burnish.train.checkpoint import Progress, load_trainer
 from burnish.train.job import Job, compute_dtype
@@ -69,6 +70,7 @@ def _train(job: Job) -> None:
             tokens=progress.tokens + result.tokens,
             trained_tokens=progress.trained_tokens + result.trained_tokens,
             skipped=progress.skipped + result.is_skipped,
+            stream=stream.to_text(stream.to_sum(progress.stream) + result.stream),
         )
         record(job, world, meter, progress, result, rate, seconds=time.perf_counter() - started)
         skipped_in_a_row = skipped_in_a_row + 1 if result.is_skipped else 0
@@ -90,6 +92,8 @@ class StepResult:
     tokens: int
     trained_tokens: int
     squared_lengths: int
+    stream: np.ndarray
+    """Sum of the digests of what was given to the model."""
 
     @property
     def is_skipped(self) -> bool:
@@ -111,7 +115,8 @@ def take_step(
     """
     squares = sum(int(np.square(batch.lengths_D).sum()) for batch in batches)
     counts = [sum(batch.tokens for batch in batches), sum(batch.trained_tokens for batch in batches), squares]
-    tokens, trained_tokens, squared_lengths = map(int, world.sum(counts))
+    lanes = stream.added(batch.stream() for batch in batches).tolist()
+    tokens, trained_tokens, squared_lengths, *lanes = map(int, world.sum([*counts, *lanes]))
     loss = torch.zeros((), dtype=torch.float64, device=world.device)
     for batch in batches:
         share = decoder.summed_loss(batch, scale=1.0 / max(1, trained_tokens))
@@ -119,7 +124,8 @@ def take_step(
         loss += share.detach()
     norm = optim.gradient_norm(decoder)
     (total,) = world.sum([loss.item()])
-    result = StepResult(total, norm.item(), tokens, trained_tokens, squared_lengths)
+    learnt = np.array(lanes, np.uint64).astype(np.uint32)
+    result = StepResult(total, norm.item(), tokens, trained_tokens, squared_lengths, learnt)
     if result.is_skipped:
         optimizer.zero_grad(set_to_none=True)
     else:
@@ -153,6 +159,7 @@ def record(
             tokens=report.tokens,
             trained_tokens=report.trained_tokens,
             seconds=seconds,
+            stream=progress.stream,
         )
     )
     job.say("SUCCESS", meter.line())
@@ -183,16 +190,7 @@ def diverged(step: int) -> RunError:
 
 
 def open_loader(job: Job, world: World) -> RowLoader:
-    spec = job.order.spec
-    return RowLoader(
-        source=job.data.source,
-        rows_per_step=spec.rows_per_step,
-        rows_per_device=spec.rows_per_device,
-        readers=world.readers,
-        reader=world.reader,
-        shuffle=isinstance(spec.data, SourceData) and spec.data.shuffle,
-        seed=spec.data.seed,
-    )
+    return row_loader(job.order.spec, job.data, readers=world.readers, reader=world.reader)
 
 
 def open_meter(job: Job, world: World) -> Meter:

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from burnish.data.conversations import Conversation, Message, RowFault
-from burnish.data.render.pieces import Piece, is_trained
+from burnish.data.render.pieces import History, Piece, control, is_trained, words
 from burnish.spec.train import LossMask
 
 START, END = "<|im_start|>", "<|im_end|>"
-HEADER = Piece(f"{START}assistant\n", False, control=True)
-NEWLINE = Piece("\n", False, control=True)
+HEADER = control(f"{START}assistant\n", "assistant")
 
 
 @dataclass(frozen=True)
@@ -18,6 +17,7 @@ class ChatML:
 
     name: str = "chatml"
     end_of_turn: str = END
+    needs: tuple[str, ...] = (START, END)
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         refuse_tools(conversation, self.name)
@@ -28,6 +28,9 @@ class ChatML:
 
     def write_prompt(self, messages: tuple[Message, ...]) -> list[Piece]:
         return [*self.write(Conversation(messages), NOTHING), HEADER]
+
+    def history(self, conversation: Conversation) -> History:
+        return History()
 
     def opening(self, messages: tuple[Message, ...]) -> list[Piece]:
         return []
@@ -48,7 +51,7 @@ class SmolLM(ChatML):
     def opening(self, messages: tuple[Message, ...]) -> list[Piece]:
         if messages and messages[0].role == "system":
             return []
-        return [Piece(f"{START}system\n{self.greeting}{END}\n", False, control=True)]
+        return [control(f"{START}system\n{self.greeting}{END}\n", "system")]
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,11 @@ class PrimeQwen3(ChatML):
         answer = message.content.strip()
         return [
             HEADER,
-            Piece("<think>", trained, control=True),
-            Piece(message.reasoning.strip(), trained),
-            Piece("</think>", trained, control=True),
-            Piece(f"\n{answer}" if answer else "", trained),
-            *turn_end(trained),
+            control("<think>", "assistant", trained),
+            words(message.reasoning.strip(), "assistant", trained),
+            control("</think>", "assistant", trained),
+            words(f"\n{answer}" if answer else "", "assistant", trained),
+            *turn_end("assistant", trained),
         ]
 
 
@@ -77,12 +80,12 @@ NOTHING = LossMask(assistant=False)
 def plain_turn(role: str, content: str, trained: bool) -> list[Piece]:
     if trained or role == "assistant":
         # What the model says begins a piece of its own, as when it is sampled after the header.
-        return [Piece(f"{START}{role}\n", False, control=True), Piece(content, trained), *turn_end(trained)]
-    return [Piece(START, False, control=True), Piece(f"{role}\n{content}", False), *turn_end(False)]
+        return [control(f"{START}{role}\n", role), words(content, role, trained), *turn_end(role, trained)]
+    return [control(START, role), words(f"{role}\n{content}", role, False), *turn_end(role, False)]
 
 
-def turn_end(trained: bool) -> list[Piece]:
-    return [Piece(END, trained, control=True), NEWLINE]
+def turn_end(role: str, trained: bool) -> list[Piece]:
+    return [control(END, role, trained), control("\n", role)]
 
 
 def refuse_tools(conversation: Conversation, name: str) -> None:

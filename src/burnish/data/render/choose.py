@@ -1,24 +1,24 @@
 """Which renderer a model folder and a wish come to."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from burnish.data.conversations import Conversation, Message, RowFault
 from burnish.data.render.chatml import ChatML, PrimeQwen3, SmolLM
-from burnish.data.render.pieces import Piece, Script
+from burnish.data.render.pieces import History, Piece, Script
 from burnish.data.render.qwen3 import Qwen3
 from burnish.data.render.renderer import ChatRenderer
 from burnish.data.render.template import TemplateScript
 from burnish.data.render.vocabulary import Vocabulary
-from burnish.errors import DataError, ModelError
+from burnish.errors import ConfigError, DataError, ModelError
 from burnish.spec.train import LossMask, Renderer
 
 _NAME_ONE = 'Name a renderer: [renderer] name = "chatml".'
 
 
-def load_chat_renderer(model_directory: Path, wish: Renderer) -> ChatRenderer:
+def load_chat_renderer(model_directory: Path, wish: Renderer, *, allow_control_tokens: bool = False) -> ChatRenderer:
     """The renderer for a model folder. `ModelError` if the folder lacks what the wish needs."""
     vocabulary = Vocabulary(model_directory / "tokenizer.json")
     config = _read_json(model_directory / "tokenizer_config.json")
@@ -26,11 +26,13 @@ def load_chat_renderer(model_directory: Path, wish: Renderer) -> ChatRenderer:
     stops = _stop_ids(model_directory)
     end = variables.get("eos_token") or (vocabulary.token_of(min(stops)) if stops else None)
     script = _choose_script(model_directory, wish, vocabulary, config, variables)
-    return ChatRenderer(vocabulary, script, end_of_text=end, stops=stops)
+    return ChatRenderer(vocabulary, script, end_of_text=end, stops=stops, allow_control_tokens=allow_control_tokens)
 
 
 class AutoScript:
     """The model's own template; written natively where native code is known to write the same, as that is faster."""
+
+    needs = ()
 
     def __init__(self, template: TemplateScript, native: Script | None) -> None:
         self._template = template
@@ -39,13 +41,17 @@ class AutoScript:
         self.end_of_turn = native.end_of_turn if native else template.end_of_turn
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
-        tools = conversation.tools or any(message.tool_calls for message in conversation.messages)
-        script = self._template if self._native is None or tools else self._native
-        return script.write(conversation, loss_mask)
+        return self._script(conversation).write(conversation, loss_mask)
 
     def write_prompt(self, messages: tuple[Message, ...]) -> list[Piece]:
-        script = self._template if self._native is None else self._native
-        return script.write_prompt(messages)
+        return self._script(Conversation(messages)).write_prompt(messages)
+
+    def history(self, conversation: Conversation) -> History:
+        return self._script(conversation).history(conversation)
+
+    def _script(self, conversation: Conversation) -> Script:
+        tools = conversation.tools or any(message.tool_calls for message in conversation.messages)
+        return self._template if self._native is None or tools else self._native
 
 
 class NoScript:
@@ -53,6 +59,7 @@ class NoScript:
 
     name = "auto (no chat template)"
     end_of_turn = None
+    needs = ()
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         raise DataError("The model has no chat template to render conversations with.", hint=_NAME_ONE)
@@ -60,30 +67,48 @@ class NoScript:
     def write_prompt(self, messages: tuple[Message, ...]) -> list[Piece]:
         raise DataError("The model has no chat template to chat with.", hint=_NAME_ONE)
 
+    def history(self, conversation: Conversation) -> History:
+        return History()
+
+
+NATIVE: dict[str, Callable[[Renderer], Script]] = {
+    "chatml": lambda wish: ChatML(),
+    "smollm": lambda wish: SmolLM(),
+    "qwen3": lambda wish: Qwen3(wish.enable_thinking is not False),
+    "prime-qwen3": lambda wish: PrimeQwen3(),
+}
+"""How each named renderer is made from its switches."""
+
 
 def _choose_script(
     folder: Path, wish: Renderer, vocabulary: Vocabulary, config: dict[str, Any], variables: dict[str, str]
 ) -> Script:
-    native: dict[str, Script] = {
-        "chatml": ChatML(),
-        "smollm": SmolLM(),
-        "qwen3": Qwen3(wish.enable_thinking),
-        "prime-qwen3": PrimeQwen3(),
-    }
     if wish.name == "auto":
         source = _template_source(folder, config)
         if source is None:
             return NoScript()
         template = TemplateScript(source, vocabulary, variables)
-        return AutoScript(template, _twin(template, native.values()))
-    script = native[wish.name]
-    for token in ("<|im_start|>", "<|im_end|>"):
-        if not vocabulary.holds(token):
-            raise ModelError(
-                f"The renderer `{wish.name}` needs the token {token}, which {folder.name}'s tokenizer lacks.",
-                hint='Set [renderer] name = "auto" to follow the model\'s own chat template.',
-            )
+        plain = Renderer()
+        able = (make(plain) for make in NATIVE.values())
+        return AutoScript(
+            template, _twin(template, (script for script in able if _missing(vocabulary, script) is None))
+        )
+    if wish.name not in NATIVE:
+        raise ConfigError(f"The renderer `{wish.name}` is not built into this version.", hint=_FOLLOW)
+    script = NATIVE[wish.name](wish)
+    if missing := _missing(vocabulary, script):
+        raise ModelError(
+            f"The renderer `{wish.name}` needs the token {missing}, which {folder.name}'s tokenizer lacks.",
+            hint=_FOLLOW,
+        )
     return script
+
+
+_FOLLOW = 'Set [renderer] name = "auto" to follow the model\'s own chat template.'
+
+
+def _missing(vocabulary: Vocabulary, script: Script) -> str | None:
+    return next((token for token in script.needs if not vocabulary.holds(token)), None)
 
 
 def _twin(template: TemplateScript, scripts: Iterable[Script]) -> Script | None:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from burnish.data.conversations import Conversation, Message
+from burnish.data.conversations import Conversation, Image, Message
 from burnish.spec.train import LossMask
 
 
@@ -11,6 +11,33 @@ class Piece(NamedTuple):
     trained: bool
     control: bool = False
     """The renderer's own words, in which `<|im_end|>` is the token; in a row's text it is ten letters."""
+    role: str = ""
+    """Whose turn it is part of: `system`, `user`, `assistant`, `tool`; empty between turns."""
+    image: Image | None = None
+    """The image whose tokens these are; never trained, never cut in two."""
+
+
+def control(text: str, role: str = "", trained: bool = False) -> Piece:
+    """Words of the renderer's own."""
+    return Piece(text, trained, True, role)
+
+
+def words(text: str, role: str, trained: bool) -> Piece:
+    """Words of the row."""
+    return Piece(text, trained, False, role)
+
+
+class History(NamedTuple):
+    """Assistant turns, by place, that a whole conversation does not hold as they were said."""
+
+    thoughtless: tuple[int, ...] = ()
+    """Written without their thoughts."""
+    askew: tuple[int, ...] = ()
+    """Written so that what was said cannot be told from the rest, so they cannot be trained there."""
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.thoughtless, *self.askew}))
 
 
 class Script(Protocol):
@@ -24,12 +51,21 @@ class Script(Protocol):
         """The control token that closes an assistant's turn."""
         ...
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Control tokens that the model's tokenizer must hold."""
+        ...
+
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         """The whole conversation. `RowFault` if this family has no way to write it."""
         ...
 
     def write_prompt(self, messages: tuple[Message, ...]) -> list[Piece]:
         """The same, up to where the assistant speaks next."""
+        ...
+
+    def history(self, conversation: Conversation) -> History:
+        """What `write` leaves out of earlier turns."""
         ...
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from burnish.data.conversations import Conversation, Message, ToolCall
-from burnish.data.render.chatml import END, HEADER, NEWLINE, NOTHING, START, plain_turn, turn_end
-from burnish.data.render.pieces import Piece, is_trained
+from burnish.data.render.chatml import END, HEADER, NOTHING, START, plain_turn, turn_end
+from burnish.data.render.pieces import History, Piece, control, is_trained, words
+from burnish.data.render.thinking import last_query, split_thoughts, thoughts_before
 from burnish.spec.train import LossMask
 
 TOOLS_BEFORE = (
@@ -26,15 +27,16 @@ class Qwen3:
     """Off, an answer without thoughts follows an empty block that the prompt already holds."""
     name: str = "qwen3"
     end_of_turn: str = END
+    needs: tuple[str, ...] = (START, END)
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         messages, pieces = conversation.messages, self._opening(conversation, loss_mask)
-        last_query = _last_query(messages)
+        query = last_query(messages)
         for place, message in enumerate(messages):
             trained = is_trained(message, loss_mask)
             if message.role == "assistant":
                 last = place == len(messages) - 1
-                pieces += self._answer(message, trained, thinks=place > last_query, last=last)
+                pieces += self._answer(message, trained, thinks=place > query, last=last)
             elif message.role == "tool":
                 pieces += _tool_result(messages, place, trained)
             elif message.role == "user" or place:
@@ -45,75 +47,60 @@ class Qwen3:
         pieces = [*self.write(Conversation(messages), NOTHING), HEADER]
         return pieces if self.enable_thinking else [*pieces, *_thoughts("", "", False, prompted=True)]
 
+    def history(self, conversation: Conversation) -> History:
+        messages = conversation.messages
+        return History(thoughtless=thoughts_before(messages, last_query(messages)))
+
     def _opening(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         first = conversation.messages[0]
-        words = first.content if first.role == "system" else None
-        trained = words is not None and is_trained(first, loss_mask)
+        said = first.content if first.role == "system" else None
+        trained = said is not None and is_trained(first, loss_mask)
         if not conversation.tools:
-            return [] if words is None else plain_turn("system", words, trained)
+            return [] if said is None else plain_turn("system", said, trained)
         tools = "".join("\n" + _json(tool) for tool in conversation.tools)
         return [
-            Piece(f"{START}system\n", False, control=True),
-            *([] if words is None else [Piece(f"{words}\n\n", trained)]),
-            Piece(TOOLS_BEFORE, False, control=True),
-            Piece(tools, False),
-            Piece(TOOLS_AFTER, False, control=True),
-            *turn_end(False),
+            control(f"{START}system\n", "system"),
+            *([] if said is None else [words(f"{said}\n\n", "system", trained)]),
+            control(TOOLS_BEFORE, "system"),
+            words(tools, "system", False),
+            control(TOOLS_AFTER, "system"),
+            *turn_end("system", False),
         ]
 
     def _answer(self, message: Message, trained: bool, *, thinks: bool, last: bool) -> list[Piece]:
-        thoughts, content = _split_thoughts(message)
+        thoughts, content = split_thoughts(message)
         pieces = [HEADER]
         if thinks and (last or thoughts):
             # Where thinking is off, the empty block belongs to the prompt and is not for the model to say.
             prompted = not self.enable_thinking and not thoughts.strip("\n")
             pieces += _thoughts(thoughts.strip("\n"), content.lstrip("\n"), trained, prompted=prompted)
         else:
-            pieces.append(Piece(content, trained))
+            pieces.append(words(content, "assistant", trained))
         for number, call in enumerate(message.tool_calls):
             pieces += _call(call, trained, after_text=bool(number or content))
-        return [*pieces, *turn_end(trained)]
+        return [*pieces, *turn_end("assistant", trained)]
 
 
 def _thoughts(thoughts: str, answer: str, trained: bool, *, prompted: bool) -> list[Piece]:
+    said = trained and not prompted
     block = [
-        Piece("<think>", trained and not prompted, control=True),
-        Piece(f"\n{thoughts}\n", trained and not prompted),
-        Piece("</think>", trained and not prompted, control=True),
+        control("<think>", "assistant", said),
+        words(f"\n{thoughts}\n", "assistant", said),
+        control("</think>", "assistant", said),
     ]
     if prompted:
-        return [*block, Piece("\n\n", False), Piece(answer, trained)]
-    return [*block, Piece(f"\n\n{answer}", trained)]
+        return [*block, words("\n\n", "assistant", False), words(answer, "assistant", trained)]
+    return [*block, words(f"\n\n{answer}", "assistant", trained)]
 
 
 def _call(call: ToolCall, trained: bool, *, after_text: bool) -> list[Piece]:
+    called = f'\n{{"name": "{call.name}", "arguments": {_json(call.arguments)}}}\n'
     return [
-        Piece("\n" if after_text else "", trained),
-        Piece("<tool_call>", trained, control=True),
-        Piece(f'\n{{"name": "{call.name}", "arguments": {_json(call.arguments)}}}\n', trained),
-        Piece("</tool_call>", trained, control=True),
+        words("\n" if after_text else "", "assistant", trained),
+        control("<tool_call>", "assistant", trained),
+        words(called, "assistant", trained),
+        control("</tool_call>", "assistant", trained),
     ]
-
-
-def _split_thoughts(message: Message) -> tuple[str, str]:
-    content = message.content
-    if message.reasoning is not None:
-        return message.reasoning, content
-    if "</think>" not in content:
-        return "", content
-    thoughts = content.split("</think>")[0].rstrip("\n").split("<think>")[-1].lstrip("\n")
-    return thoughts, content.split("</think>")[-1].lstrip("\n")
-
-
-def _last_query(messages: tuple[Message, ...]) -> int:
-    """The place of the last real question; a tool's result in a user's turn is none."""
-    for place in range(len(messages) - 1, -1, -1):
-        content = messages[place].content
-        if messages[place].role == "user" and not (
-            content.startswith("<tool_response>") and content.endswith("</tool_response>")
-        ):
-            return place
-    return len(messages) - 1
 
 
 def _tool_result(messages: tuple[Message, ...], place: int, trained: bool) -> list[Piece]:
@@ -121,19 +108,19 @@ def _tool_result(messages: tuple[Message, ...], place: int, trained: bool) -> li
     opens = place == 0 or messages[place - 1].role != "tool"
     closes = place == len(messages) - 1 or messages[place + 1].role != "tool"
     return [
-        *([Piece(f"{START}user", False, control=True)] if opens else []),
-        NEWLINE,
-        Piece("<tool_response>", False, control=True),
+        *([control(f"{START}user", "tool")] if opens else []),
+        control("\n", "tool"),
+        control("<tool_response>", "tool"),
         *_body("\n", messages[place].content, "\n", trained),
-        Piece("</tool_response>", False, control=True),
-        *(turn_end(False) if closes else []),
+        control("</tool_response>", "tool"),
+        *(turn_end("tool", False) if closes else []),
     ]
 
 
 def _body(before: str, text: str, after: str, trained: bool) -> list[Piece]:
     if not trained:
-        return [Piece(before + text + after, False)]
-    return [Piece(before, False), Piece(text, True), Piece(after, False)]
+        return [words(before + text + after, "tool", False)]
+    return [words(before, "tool", False), words(text, "tool", True), words(after, "tool", False)]
 
 
 def _json(value: Any) -> str:

@@ -1,14 +1,15 @@
 """Conversations become tokens with a mask. Joins a script (what is written) with a vocabulary (how it is encoded)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from burnish.data.conversations import Conversation, Message, RowFault, read_messages
-from burnish.data.render.pieces import Piece, Script
+from burnish.data.render.history import split_turns
+from burnish.data.render.pieces import Piece, Script, control, is_trained, words
 from burnish.data.render.vocabulary import Vocabulary
 from burnish.spec.train import LossMask
 
@@ -29,13 +30,28 @@ class RenderedMany:
     lengths: np.ndarray
 
 
+class Sample(NamedTuple):
+    """One thing to learn: a conversation, or as much of it as one of its turns needs."""
+
+    pieces: list[Piece]
+    thoughts_lost: int = 0
+    """Trained turns whose thoughts are left out."""
+
+
 class ChatRenderer:
     def __init__(
-        self, vocabulary: Vocabulary, script: Script, *, end_of_text: str | None, stops: Iterable[int]
+        self,
+        vocabulary: Vocabulary,
+        script: Script,
+        *,
+        end_of_text: str | None,
+        stops: Iterable[int],
+        allow_control_tokens: bool = False,
     ) -> None:
         self._vocabulary = vocabulary
         self._script = script
         self._end_of_text = end_of_text
+        self._allow_control_tokens = allow_control_tokens
         own = vocabulary.id_of(script.end_of_turn) if script.end_of_turn else None
         self.stop_token_ids: tuple[int, ...] = tuple(sorted({*stops, *([] if own is None else [own])}))
         """A reply ends with any of these."""
@@ -46,30 +62,43 @@ class ChatRenderer:
         return self._script.name
 
     def render(self, conversation: Conversation, loss_mask: LossMask) -> Rendered:
+        """The conversation as one sample, thoughts of earlier turns as the family has it."""
         many = self.render_many([conversation], loss_mask)
         return Rendered(many.token_ids, many.loss_mask)
 
     def render_many(self, conversations: Sequence[Conversation], loss_mask: LossMask) -> RenderedMany:
         """`RowFault` if one of them cannot be written; `write` and `encode` apart let the others live."""
-        return self.encode([self.write(conversation, loss_mask) for conversation in conversations])
+        return self.encode([self._pieces(conversation, loss_mask) for conversation in conversations])
 
-    def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
-        """The pieces of a conversation, each with its mask."""
+    def write(
+        self, conversation: Conversation, loss_mask: LossMask, *, history: Literal["split", "drop"] = "split"
+    ) -> list[Sample]:
+        """What is learnt from a conversation: one sample, or one for each turn that would lose its thoughts.
+
+        `RowFault` if it cannot be written.
+        """
         if conversation.text is not None:
-            return self._checked(self._write_text(conversation.text))
-        return self._checked(self._script.write(conversation, loss_mask))
+            return [Sample(self._pieces(conversation, loss_mask))]
+        if history == "split":
+            parts = split_turns(conversation, self._script, loss_mask)
+            return [Sample(self._pieces(part, loss_mask)) for part in parts]
+        hidden = self._script.history(conversation)
+        lost = [place for place in hidden.places if is_trained(conversation.messages[place], loss_mask)]
+        kept = _untrained(conversation, hidden.askew)
+        return [Sample(self._pieces(kept, loss_mask), len(lost))]
 
     def encode(self, conversations: Sequence[list[Piece]]) -> RenderedMany:
         """All pieces in one go: equal ones once, each kind of text with its own tokenizer."""
         if not self._vocabulary.joins_cleanly:
             return _concatenated([self._encode_whole(pieces) for pieces in conversations])
         pieces = list(chain.from_iterable(conversations))
-        texts = list(dict.fromkeys(text for text, _, control in pieces if not control))
-        ids_of = dict(zip(texts, self._vocabulary.encode_plain(texts), strict=True))
+        texts = list(dict.fromkeys(piece[0] for piece in pieces if not piece[2]))
+        encode_words = self._vocabulary.encode_free if self._allow_control_tokens else self._vocabulary.encode_plain
+        ids_of = dict(zip(texts, encode_words(texts), strict=True))
         encode_control = self._vocabulary.encode_control
-        parts = [encode_control(text) if control else ids_of[text] for text, _, control in pieces]
+        parts = [encode_control(piece[0]) if piece[2] else ids_of[piece[0]] for piece in pieces]
         sizes = np.fromiter(map(len, parts), np.int64, count=len(parts))
-        flags = np.fromiter((trained for _, trained, _ in pieces), np.uint8, count=len(parts))
+        flags = np.fromiter((piece[1] for piece in pieces), np.uint8, count=len(parts))
         token_ids = np.fromiter(chain.from_iterable(parts), np.uint32, count=int(sizes.sum()))
         counts = np.fromiter(map(len, conversations), np.int64, count=len(conversations))
         return _many(token_ids, np.repeat(flags, sizes), _sums(sizes, counts))
@@ -83,13 +112,18 @@ class ChatRenderer:
         return self._vocabulary.decode(list(ids), skip_control=skip_control)
 
     def _write_text(self, text: str) -> list[Piece]:
-        opening = Piece(self._vocabulary.opening, False, control=True)
-        end = Piece(self._end_of_text or "", True, control=True)
-        return [each for each in (opening, Piece(text, True), end) if each.text]
+        opening = control(self._vocabulary.opening)
+        end = control(self._end_of_text or "", "", True)
+        return [each for each in (opening, words(text, "", True), end) if each.text]
+
+    def _pieces(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
+        if conversation.text is not None:
+            return self._checked(self._write_text(conversation.text))
+        return self._checked(self._script.write(conversation, loss_mask))
 
     def _checked(self, pieces: list[Piece]) -> list[Piece]:
         """Refuse a control token in a row's text, if this vocabulary has no way to write it as letters."""
-        if not self._vocabulary.joins_cleanly:
+        if not self._vocabulary.joins_cleanly and not self._allow_control_tokens:
             for piece in pieces:
                 if not piece.control and self._vocabulary.control_pattern.search(piece.text):
                     raise RowFault("the text holds a control token, which this tokenizer cannot write as letters")
@@ -105,6 +139,13 @@ class ChatRenderer:
         flags = np.array([piece.trained for piece in pieces], np.uint8)
         owner = np.searchsorted(ends, np.array(stops) - 1, side="right").clip(max=len(pieces) - 1)
         return Rendered(np.array(ids, np.uint32), flags[owner])
+
+
+def _untrained(conversation: Conversation, places: Sequence[int]) -> Conversation:
+    messages = list(conversation.messages)
+    for place in places:
+        messages[place] = replace(messages[place], trained=False)
+    return replace(conversation, messages=tuple(messages)) if places else conversation
 
 
 def _many(token_ids: np.ndarray, loss_mask: np.ndarray, lengths: np.ndarray) -> RenderedMany:

@@ -8,8 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 import jinja2.ext
@@ -17,7 +16,8 @@ from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from burnish.data.conversations import Conversation, Message, RowFault, ToolCall
-from burnish.data.render.pieces import Piece, is_trained
+from burnish.data.render.pieces import History, Piece, control, is_trained, words
+from burnish.data.render.thinking import split_thoughts
 from burnish.data.render.vocabulary import Vocabulary
 from burnish.errors import ModelError
 from burnish.spec.train import LossMask
@@ -25,40 +25,72 @@ from burnish.spec.train import LossMask
 # Unicode sets these aside for a program's own use inside a process; no text holds them.
 _SHIELD, _SHIELD_END, _TRAINED, _TRAINED_END = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3"
 _SHIELDED = re.compile(f"{_SHIELD}([0-9]+){_SHIELD_END}")
-_OWN = re.compile("[\ufdd0-\ufdd3]")
+_FENCE, _FENCE_END = "\ufdd4", "\ufdd5"
+_FENCES = re.compile(f"({_FENCE}(?:[0-9]+{_FENCE_END})?)")
+_OPENS = re.compile(f"{_FENCE}([0-9]+){_FENCE_END}")
+_OWN = re.compile("[\ufdd0-\ufdd5]")
 _PROBE = "Probe"
 
 Span = tuple[int, int]
+
+
+class _Seen(NamedTuple):
+    """What a template made of a conversation."""
+
+    text: str
+    """Shielded."""
+    spans: dict[int, Span]
+    """Where the words of each message stand, as far as that can be told."""
+    history: History
+
+
+class _Turn(NamedTuple):
+    span: Span
+    role: str
+    trained: bool
 
 
 class TemplateScript:
     """One template; `variables` are the model's `bos_token` and its like."""
 
     name = "auto"
+    needs = ()
 
     def __init__(self, source: str, vocabulary: Vocabulary, variables: dict[str, str]) -> None:
         self._vocabulary = vocabulary
         self._variables = variables
         self._template = _compile(source)
+        self._last: tuple[Conversation, _Seen] | None = None
         self._marks_turns = re.search(r"\{%-?\s*generation\b", source) is not None
         self.end_of_turn = self._find_end_of_turn()
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         if self.end_of_turn is None:
             raise RowFault("the model's chat template does not close the assistant's turn with a control token")
-        shielded = self._shield(conversation)
-        text, marked = self._render(shielded, prompt=False)
-        _check_kept(conversation, self._unshield(text))
-        spans = self._marked_spans(conversation, text, marked) if self._marks_turns else self._spans(shielded, text)
-        wanted = [is_trained(message, loss_mask) for message in conversation.messages]
-        _refuse_other_roles(conversation.messages, wanted)
-        answers = [place for place, message in enumerate(conversation.messages) if message.role == "assistant"]
-        trained = [span for place, span in zip(answers, spans, strict=True) if wanted[place]]
-        return list(self._pieces(text, trained))
+        seen = self._look(conversation)
+        messages = conversation.messages
+        turns = []
+        for place, message in enumerate(messages):
+            trained = is_trained(message, loss_mask)
+            if trained and place in seen.history.askew:
+                raise RowFault(
+                    "the model's chat template writes a turn otherwise once others follow it, "
+                    "so what is trained cannot be told"
+                )
+            if trained and place not in seen.spans:
+                raise RowFault(f"the text of messages[{place}] cannot be told from the rest, so it cannot be trained")
+            if place in seen.spans:
+                turns.append(_Turn(seen.spans[place], message.role, trained))
+        if messages[-1].role == "assistant" and len(messages) - 1 in seen.history.thoughtless:
+            raise RowFault("reasoning_content is not rendered by the model's chat template")
+        return list(self._pieces(seen.text, turns))
 
     def write_prompt(self, messages: tuple[Message, ...]) -> list[Piece]:
         text, _ = self._render(self._shield(Conversation(messages)), prompt=True)
         return list(self._pieces(text, []))
+
+    def history(self, conversation: Conversation) -> History:
+        return self._look(conversation).history
 
     def text(self, messages: tuple[Message, ...], *, prompt: bool) -> str:
         """What the template makes of these turns, as text."""
@@ -78,26 +110,58 @@ class TemplateScript:
             raise RowFault(f"the model's chat template refuses the row ({error})") from error
         return _take_marks(marked)
 
-    def _spans(self, conversation: Conversation, text: str) -> list[Span]:
-        spans = []
+    def _look(self, conversation: Conversation) -> "_Seen":
+        """Asked twice of one conversation, the template answers once."""
+        if self._last is None or self._last[0] is not conversation:
+            self._last = (conversation, self._see(conversation))
+        return self._last[1]
+
+    def _see(self, conversation: Conversation) -> "_Seen":
+        shielded = self._shield(conversation)
+        text, marked = self._render(shielded, prompt=False)
+        _check_kept(conversation, self._unshield(text))
+        answers = self._marked_spans(shielded, text, marked) if self._marks_turns else self._spans(shielded, text)
+        told = [place for place, message in enumerate(conversation.messages) if message.role == "assistant"]
+        askew = tuple(place for place in told if place not in answers)
+        spans = self._other_spans(shielded, text) | answers
+        thoughtless = tuple(
+            place
+            for place in answers
+            if split_thoughts(shielded.messages[place])[0].strip() not in text[slice(*answers[place])]
+        )
+        return _Seen(text, spans, History(thoughtless, askew))
+
+    def _spans(self, conversation: Conversation, text: str) -> dict[int, Span]:
+        """Where each assistant turn stands that is preceded by exactly its prompt."""
+        spans = {}
         for place, message in enumerate(conversation.messages):
-            if message.role != "assistant":
+            if message.role != "assistant" or not place:
                 continue
             before = Conversation(conversation.messages[:place], tools=conversation.tools)
-            prompt = self._render(before, prompt=True)[0] if place else ""
-            if not place or not text.startswith(prompt):
-                raise RowFault(
-                    "the model's chat template writes a turn otherwise once others follow it, "
-                    "so what is trained cannot be told"
-                )
-            spans.append((len(prompt), self._end_after(text, len(prompt))))
+            prompt = self._render(before, prompt=True)[0]
+            if text.startswith(prompt):
+                spans[place] = (len(prompt), self._end_after(text, len(prompt)))
         return spans
 
-    def _marked_spans(self, conversation: Conversation, text: str, marked: list[Span]) -> list[Span]:
-        if len(marked) != sum(message.role == "assistant" for message in conversation.messages):
+    def _other_spans(self, conversation: Conversation, text: str) -> dict[int, Span]:
+        """Where the words of system, user and tool stand, found by fencing them in."""
+        messages = tuple(
+            message if message.role == "assistant" else replace(message, content=_fenced(place, message.content))
+            for place, message in enumerate(conversation.messages)
+        )
+        try:
+            fenced, _ = self._render(replace(conversation, messages=messages), prompt=False)
+        except RowFault:
+            return {}
+        return _fenced_spans(fenced, text)
+
+    def _marked_spans(self, conversation: Conversation, text: str, marked: list[Span]) -> dict[int, Span]:
+        answers = [place for place, message in enumerate(conversation.messages) if message.role == "assistant"]
+        if len(marked) != len(answers):
             raise RowFault("the model's chat template marks another number of turns than the row has")
         end = self.end_of_turn or ""
-        return [(start, stop + len(end) if text.startswith(end, stop) else stop) for start, stop in marked]
+        stops = [stop + len(end) if text.startswith(end, stop) else stop for _, stop in marked]
+        return {place: (start, stop) for place, (start, _), stop in zip(answers, marked, stops, strict=True)}
 
     def _end_after(self, text: str, start: int) -> int:
         assert self.end_of_turn is not None
@@ -106,21 +170,23 @@ class TemplateScript:
             raise RowFault("the model's chat template leaves an assistant's turn open")
         return found + len(self.end_of_turn)
 
-    def _pieces(self, text: str, trained: list[Span]) -> Iterator[Piece]:
-        edges = sorted({0, len(text), *(edge for span in trained for edge in span)})
-        starts = {start for start, _ in trained}
-        for start, stop in pairwise(edges):
-            yield from self._split_control(text[start:stop], start in starts)
-
-    def _split_control(self, text: str, trained: bool) -> Iterator[Piece]:
+    def _pieces(self, text: str, turns: list["_Turn"]) -> Iterator[Piece]:
         place = 0
-        for control in self._vocabulary.control_pattern.finditer(text):
-            if control.start() > place:
-                yield Piece(self._unshield(text[place : control.start()]), trained)
-            yield Piece(control.group(), trained, control=True)
-            place = control.end()
+        for (start, stop), role, trained in sorted(turns):
+            yield from self._split_control(text[place:start], "", False)
+            yield from self._split_control(text[start:stop], role, trained)
+            place = stop
+        yield from self._split_control(text[place:], "", False)
+
+    def _split_control(self, text: str, role: str, trained: bool) -> Iterator[Piece]:
+        place = 0
+        for found in self._vocabulary.control_pattern.finditer(text):
+            if found.start() > place:
+                yield words(self._unshield(text[place : found.start()]), role, trained)
+            yield control(found.group(), role, trained)
+            place = found.end()
         if place < len(text):
-            yield Piece(self._unshield(text[place:]), trained)
+            yield words(self._unshield(text[place:]), role, trained)
 
     def _shield(self, conversation: Conversation) -> Conversation:
         """The conversation with every control token in its text hidden from the template and from the splitting."""
@@ -128,7 +194,7 @@ class TemplateScript:
 
         def hide(text: str) -> str:
             if _OWN.search(text):
-                raise RowFault("the text holds noncharacters (U+FDD0 to U+FDD3)")
+                raise RowFault("the text holds noncharacters (U+FDD0 to U+FDD5)")
             return self._vocabulary.control_pattern.sub(
                 lambda found: f"{_SHIELD}{numbers[found.group()]}{_SHIELD_END}", text
             )
@@ -240,10 +306,28 @@ def _take_marks(marked: str) -> tuple[str, list[Span]]:
     return text, spans
 
 
-def _refuse_other_roles(messages: tuple[Message, ...], wanted: list[bool]) -> None:
-    for message, trained in zip(messages, wanted, strict=True):
-        if trained and message.role != "assistant":
-            raise RowFault(f"{message.role} turns can only be trained with a named renderer")
+def _fenced(number: int, content: str) -> str:
+    """The words with a fence around them, inside the space that templates strip."""
+    said = content.strip()
+    if not said:
+        return content
+    start = content.index(said)
+    return f"{content[:start]}{_FENCE}{number}{_FENCE_END}{said}{_FENCE}{content[start + len(said) :]}"
+
+
+def _fenced_spans(fenced: str, text: str) -> dict[int, Span]:
+    """Where fenced words stand in the text; none where the fences changed more than they enclose."""
+    spans: dict[int, Span] = {}
+    plain, opened = "", None
+    for part in _FENCES.split(fenced):
+        if opens := _OPENS.fullmatch(part):
+            opened = (int(opens[1]), len(plain))
+        elif part == _FENCE:
+            if opened:
+                spans[opened[0]] = (opened[1], len(plain))
+        else:
+            plain += part
+    return spans if plain == text else {}
 
 
 def _check_kept(conversation: Conversation, text: str) -> None:
@@ -256,6 +340,3 @@ def _check_kept(conversation: Conversation, text: str) -> None:
             raise RowFault("tool calls are not rendered by the model's chat template")
         if "</think>" not in message.content and message.content.strip() not in text:
             raise RowFault(f"the model's chat template leaves out text of messages[{place}]")
-    thoughts = conversation.messages[-1].reasoning
-    if thoughts and thoughts.strip() not in text:
-        raise RowFault("reasoning_content is not rendered by the model's chat template")

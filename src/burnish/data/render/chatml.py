@@ -18,6 +18,7 @@ class ChatML:
     name: str = "chatml"
     end_of_turn: str = END
     needs: tuple[str, ...] = (START, END)
+    shows_images: bool = False
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         refuse_tools(conversation, self.name)

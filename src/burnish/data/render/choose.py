@@ -39,6 +39,7 @@ class AutoScript:
         self._native = native
         self.name = f"auto ({native.name})" if native else "auto (chat template)"
         self.end_of_turn = native.end_of_turn if native else template.end_of_turn
+        self.shows_images = native is not None and native.shows_images
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         return self._script(conversation).write(conversation, loss_mask)
@@ -60,6 +61,7 @@ class NoScript:
     name = "auto (no chat template)"
     end_of_turn = None
     needs = ()
+    shows_images = False
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         raise DataError("The model has no chat template to render conversations with.", hint=_NAME_ONE)

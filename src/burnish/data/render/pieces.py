@@ -56,6 +56,11 @@ class Script(Protocol):
         """Control tokens that the model's tokenizer must hold."""
         ...
 
+    @property
+    def shows_images(self) -> bool:
+        """Whether it writes a message's images; else a conversation that has any never reaches it."""
+        ...
+
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         """The whole conversation. `RowFault` if this family has no way to write it."""
         ...

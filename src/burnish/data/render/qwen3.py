@@ -28,6 +28,7 @@ class Qwen3:
     name: str = "qwen3"
     end_of_turn: str = END
     needs: tuple[str, ...] = (START, END)
+    shows_images: bool = False
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         messages, pieces = conversation.messages, self._opening(conversation, loss_mask)

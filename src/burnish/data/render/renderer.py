@@ -119,6 +119,7 @@ class ChatRenderer:
     def _pieces(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
         if conversation.text is not None:
             return self._checked(self._write_text(conversation.text))
+        _refuse_unshown(conversation, self._script)
         return self._checked(self._script.write(conversation, loss_mask))
 
     def _checked(self, pieces: list[Piece]) -> list[Piece]:
@@ -139,6 +140,13 @@ class ChatRenderer:
         flags = np.array([piece.trained for piece in pieces], np.uint8)
         owner = np.searchsorted(ends, np.array(stops) - 1, side="right").clip(max=len(pieces) - 1)
         return Rendered(np.array(ids, np.uint32), flags[owner])
+
+
+def _refuse_unshown(conversation: Conversation, script: Script) -> None:
+    """The one check that no image is left out in silence."""
+    for place, message in enumerate(conversation.messages):
+        if message.images and not script.shows_images:
+            raise RowFault(f"messages[{place}] has images, and the renderer `{script.name}` has none")
 
 
 def _untrained(conversation: Conversation, places: Sequence[int]) -> Conversation:

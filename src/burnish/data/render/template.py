@@ -55,6 +55,7 @@ class TemplateScript:
 
     name = "auto"
     needs = ()
+    shows_images = False
 
     def __init__(self, source: str, vocabulary: Vocabulary, variables: dict[str, str]) -> None:
         self._vocabulary = vocabulary

@@ -9,6 +9,7 @@ from burnish.dialects.document import Document, read_toml
 from burnish.dialects.masking import mask_secrets
 from burnish.dialects.prime import read_prime
 from burnish.dialects.reading import Reading
+from burnish.dialects.synth_clashes import find_clashes
 from burnish.errors import ConfigError
 
 __all__ = ["Reading", "mask_secrets", "read_config"]
@@ -37,8 +38,10 @@ def _recognise(document: Document) -> str:
     for sections, whose, instead in _STRANGERS:
         found = [f"[{section}]" for section in sections if isinstance(document.get(section), dict)]
         if found:
+            clashes = find_clashes(document)
+            torn = f" And {len(clashes)} of its options contradict each other: {'; '.join(clashes)}." if clashes else ""
             raise ConfigError(
-                f"This config is {whose}, by its {' and '.join(found)}: burnish does not read that dialect yet.",
+                f"This config is {whose}, by its {' and '.join(found)}: burnish does not read that dialect yet.{torn}",
                 hint=f"Send {instead}.",
             )
     return "prime"

@@ -90,7 +90,8 @@ def test_a_family_without_reasoning_refuses_the_field(bench) -> None:
         assert "reasoning_content" in bench.refusal([row], renderer=renderer).message
 
 
-def test_null_content_and_null_calls_are_nothing(bench) -> None:
+@pytest.mark.parametrize("renderer", ["auto", "qwen3"])
+def test_null_content_and_null_calls_are_nothing(bench, renderer: str) -> None:
     bus = {
         "tools": [tool("find_bus", stop="string")],
         "messages": [
@@ -102,14 +103,15 @@ def test_null_content_and_null_calls_are_nothing(bench) -> None:
     }
     thanks, again = chat("Thanks.", "Any time."), chat("Again?", "Sure.")
     thanks["messages"][1]["tool_calls"], again["messages"][1]["tool_calls"] = None, []
-    first, second, third = bench.show([bus, thanks, again], renderer="qwen3")
+    first, second, third = bench.show([bus, thanks, again], renderer=renderer)
     assert all(word in first.trained for word in ("find_bus", "Tarn Street", "Four minutes."))
     assert "due_min" not in first.trained and "Next bus" not in first.trained and "None" not in first.whole
     assert "Any time." in second.trained and "Sure." in third.trained
     assert "tool_call" not in second.whole + third.whole and "None" not in second.whole
 
 
-def test_arguments_as_text_and_as_object_are_the_same_tokens(bench) -> None:
+@pytest.mark.parametrize("renderer", ["auto", "qwen3"])
+def test_arguments_as_text_and_as_object_are_the_same_tokens(bench, renderer: str) -> None:
     rows = [
         {
             "tools": [tool("set_dial", level="integer")],
@@ -120,7 +122,7 @@ def test_arguments_as_text_and_as_object_are_the_same_tokens(bench) -> None:
         }
         for arguments in ('{"level": 3}', {"level": 3})
     ]
-    first, second = bench.show(rows, renderer="qwen3")
+    first, second = bench.show(rows, renderer=renderer)
     assert first.token_ids == second.token_ids and first.loss_mask == second.loss_mask
     assert '"arguments": {"level": 3}' in first.trained
     assert '\\"level\\"' not in first.whole and "{'level'" not in first.whole

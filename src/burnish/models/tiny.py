@@ -28,11 +28,17 @@ SPREAD = 0.02
 """Standard deviation of the matrices, as transformers initialises them."""
 
 CHAT_TEMPLATE = (
+    "{%- if tools -%}{{- '<|im_start|>tools\n' + (tools | tojson) + '<|im_end|>\n' -}}{%- endif -%}"
     "{%- for message in messages -%}"
-    "{{- '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' -}}"
+    "{{- '<|im_start|>' + message['role'] + '\n' + (message['content'] or '') -}}"
+    "{%- for call in message['tool_calls'] or [] -%}"
+    "{{- '<tool_call>' + (call['function'] | tojson) + '</tool_call>' -}}"
+    "{%- endfor -%}"
+    "{{- '<|im_end|>\n' -}}"
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}"
 )
+"""ChatML; tools stand in a turn of their own, calls after what is said."""
 
 
 def build_tiny(directory: Path) -> None:

@@ -80,7 +80,16 @@ def test_null_or_empty_tool_calls_are_none(calls):
 def test_tool_arguments_as_text_or_object_are_the_same_call(arguments):
     call = {"id": "c1", "type": "function", "function": {"name": "set_dial", "arguments": arguments}}
     row = {"messages": [CHAT[0], {"role": "assistant", "content": None, "tool_calls": [call]}]}
-    assert _read(row).messages[1].tool_calls == (ToolCall("set_dial", {"level": 3}),)
+    assert _read(row).messages[1].tool_calls == (ToolCall("set_dial", {"level": 3}, "c1"),)
+
+
+def test_a_result_knows_the_call_that_it_answers():
+    call = {"id": 7, "function": {"name": "f", "arguments": {}}}
+    result = {"role": "tool", "tool_call_id": 7, "name": "f", "content": "x"}
+    row = {"messages": [CHAT[0], {"role": "assistant", "content": "", "tool_calls": [call]}, result, CHAT[1]]}
+    _, asked, answered, said = _read(row).messages
+    assert (asked.tool_calls[0].id, answered.call_id, answered.tool_name) == ("7", "7", "f")
+    assert (said.call_id, said.tool_name) == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ class ToolCall(NamedTuple):
     name: str
     arguments: Any
     """An object; JSON text in the row was parsed, so that both spellings render alike."""
+    id: str = ""
+    """What results name it by; empty where the row says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,10 @@ class Message:
     """What the row itself says (`weight`, `train`, or being a prompt); None leaves it to the loss mask."""
     tool_calls: tuple[ToolCall, ...] = ()
     images: tuple[Image, ...] = ()
+    call_id: str = ""
+    """Of a tool's result: the id of the call that it answers (`tool_call_id`)."""
+    tool_name: str = ""
+    """Of a tool's result: the function's name (`name`), where the row gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,14 @@ def _message(turn: Any, place: str) -> Message:
         reasoning=_reasoning(turn.get("reasoning_content"), place),
         trained=_trained(turn, place),
         tool_calls=_tool_calls(turn["tool_calls"], place) if turn.get("tool_calls") else (),
+        call_id=_label(turn, "tool_call_id", "id") if role == "tool" else "",
+        tool_name=_label(turn, "name") if role == "tool" else "",
     )
+
+
+def _label(value: dict[str, Any], *keys: str) -> str:
+    """The first of these that is text; ids are only compared and written, so a number's spelling will do."""
+    return next((str(value[key]) for key in keys if isinstance(value.get(key), str | int) and value[key] != ""), "")
 
 
 def _content(content: Any, place: str) -> str:
@@ -198,7 +211,8 @@ def _tool_calls(value: Any, place: str) -> tuple[ToolCall, ...]:
         if isinstance(arguments, str):
             arguments = _parsed(arguments, f"{place}.tool_calls arguments") if arguments.strip() else {}
         arguments = _plain(arguments, f"{place}.tool_calls arguments")
-        calls.append(ToolCall(function["name"], {} if arguments is None else arguments))
+        arguments = {} if arguments is None else arguments
+        calls.append(ToolCall(function["name"], arguments, _label(call, "id", "tool_call_id")))
     return tuple(calls)
 
 

@@ -37,12 +37,21 @@ class Written(NamedTuple):
     """Plain text, with no turns in it."""
 
 
-def build_store(data: SourceData, path: Path, renderer: ChatRenderer, directory: Path, key: str, say: Say) -> None:
-    """Tokenise every row under `path`; `DataError` if a row cannot be used and none may be skipped."""
+def build_store(
+    data: SourceData,
+    path: Path,
+    renderer: ChatRenderer,
+    directory: Path,
+    key: str,
+    say: Say,
+    *,
+    rows: int | None = None,
+) -> None:
+    """Tokenise every row under `path`, or the first `rows`; `DataError` if one cannot be used and none may be skipped."""
     ledger = Ledger()
     with new_store(directory, key) as writer:
         fill = _Fill(renderer, writer, say)
-        _fill_beside(fill, _chunks(write_samples(data, path, renderer, ledger)))
+        _fill_beside(fill, _chunks(write_samples(data, path, renderer, ledger, rows=rows)))
         keep = without_text_among_chats(fill.is_text, fill.writer.where, ledger)
         if ledger.dropped["bad row"] and data.on_bad_row == "error":
             raise ledger.bad_rows_error()
@@ -52,9 +61,16 @@ def build_store(data: SourceData, path: Path, renderer: ChatRenderer, directory:
     fill.report()
 
 
-def write_samples(data: SourceData, path: Path, renderer: ChatRenderer, ledger: Ledger) -> Iterator[Written]:
-    """What is learnt from the rows that can be rendered, in order. The others are in the ledger, with their reasons."""
+def write_samples(
+    data: SourceData, path: Path, renderer: ChatRenderer, ledger: Ledger, *, rows: int | None = None
+) -> Iterator[Written]:
+    """What is learnt from the rows that can be rendered, in order. The others are in the ledger, with their reasons.
+
+    With `rows`, only the first so many are read.
+    """
     for record in read_records(path, data.splits, on_bad=ledger.drop_bad):
+        if rows is not None and ledger.read >= rows:
+            return
         try:
             conversation = parse_conversation(record)
             samples = renderer.write(conversation, data.loss_mask, history=data.history_thinking)

@@ -1,0 +1,107 @@
+"""JSON as it was written: numbers keep their spelling, and no key is lost to its double. Knows nothing of rows."""
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+# An integer of more than 64 bits, or a number that Python would print otherwise: `1e5`, `2.50`, `0.00001`.
+_ODD_NUMBER = re.compile(rb"[0-9]{17}|[0-9][eE][-+]?[0-9]|\.[0-9]+0(?![0-9.])|\.0000|[0-9]{16}\.")
+
+
+class SpeltNumber(float):
+    """A number that Python would print otherwise than it was written."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> "SpeltNumber":
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    def __reduce__(self) -> tuple[type["SpeltNumber"], tuple[str]]:
+        return SpeltNumber, (self.text,)
+
+
+class JsonFault(ValueError):
+    """Why a text is no JSON that can be used."""
+
+
+def read_json(text: bytes) -> Any:
+    """The value; `JsonFault` for what no JSON may hold (NaN, half a surrogate pair), and for a key that stands twice."""
+    try:
+        value = orjson.loads(text)
+        if _ODD_NUMBER.search(text) or _has_doubles(text, value):
+            return json.loads(text, parse_float=_number, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise JsonFault(f"{error.msg} at column {error.colno}") from error
+    except RecursionError as error:
+        raise JsonFault("nested too deep") from error
+    except JsonFault:
+        raise
+    except ValueError as error:  # Python's own bound on the digits of an integer
+        raise JsonFault("a number of thousands of digits") from error
+    return value
+
+
+def write_json(value: Any) -> str:
+    """On one line, in any script, with numbers as they were written."""
+    if not _holds_spelt(value):
+        return _ENCODE(value)
+    match value:
+        case SpeltNumber():
+            return value.text
+        case dict():
+            return "{" + ", ".join(f"{_ENCODE(key)}: {write_json(each)}" for key, each in value.items()) + "}"
+        case _:
+            return "[" + ", ".join(map(write_json, value)) + "]"
+
+
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _holds_spelt(value: Any) -> bool:
+    match value:
+        case dict():
+            return any(map(_holds_spelt, value.values()))
+        case list() | tuple():
+            return any(map(_holds_spelt, value))
+        case _:
+            return isinstance(value, SpeltNumber)
+
+
+def _has_doubles(text: bytes, value: Any) -> bool:
+    """Whether more keys may have been written than were kept.
+
+    `":` ends a key, or stands in a string, where its quote is escaped on both sides: what is written again holds as
+    many, unless a key is gone. Much cheaper than hearing of every key.
+    """
+    try:
+        again = orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return True  # nested deeper than orjson writes
+    return _key_ends(text) > _key_ends(again)
+
+
+def _key_ends(text: bytes) -> int:
+    spaced = any(end in text for end in (b" :", b"\t:", b"\n:", b"\r:"))
+    return text.count(b'":') + (len(_SPACED_END.findall(text)) if spaced else 0)
+
+
+_SPACED_END = re.compile(rb'"[ \t\r\n]+:')
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return number if repr(number) == text else SpeltNumber(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        double = next(key for key in keys if keys.count(key) > 1)
+        raise JsonFault(f"the key {double[:40]!r} stands there twice")
+    return made

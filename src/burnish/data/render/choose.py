@@ -7,6 +7,7 @@ from typing import Any
 
 from burnish.data.conversations import Conversation, Message, RowFault
 from burnish.data.render.chatml import ChatML, PrimeQwen3, SmolLM
+from burnish.data.render.llama3 import DATE, Llama3
 from burnish.data.render.pieces import History, Piece, Script
 from burnish.data.render.qwen3 import Qwen3
 from burnish.data.render.renderer import ChatRenderer
@@ -26,7 +27,10 @@ def load_chat_renderer(model_directory: Path, wish: Renderer, *, allow_control_t
     stops = _stop_ids(model_directory)
     end = variables.get("eos_token") or (vocabulary.token_of(min(stops)) if stops else None)
     script = _choose_script(model_directory, wish, vocabulary, config, variables)
-    return ChatRenderer(vocabulary, script, end_of_text=end, stops=stops, allow_control_tokens=allow_control_tokens)
+    opening = _opening(vocabulary, config, variables.get("bos_token"), script)
+    return ChatRenderer(
+        vocabulary, script, opening=opening, end_of_text=end, stops=stops, allow_control_tokens=allow_control_tokens
+    )
 
 
 class AutoScript:
@@ -78,6 +82,7 @@ NATIVE: dict[str, Callable[[Renderer], Script]] = {
     "smollm": lambda wish: SmolLM(),
     "qwen3": lambda wish: Qwen3(wish.enable_thinking is not False),
     "prime-qwen3": lambda wish: PrimeQwen3(),
+    "llama-3": lambda wish: Llama3(wish.date_string or DATE, wish.tools_in_user_message is not False),
 }
 """How each named renderer is made from its switches."""
 
@@ -172,6 +177,19 @@ def _special_variables(config: dict[str, Any]) -> dict[str, str]:
         if isinstance(text, str):
             found[key] = text
     return found
+
+
+def _opening(vocabulary: Vocabulary, config: dict[str, Any], bos: str | None, script: Script) -> str:
+    """What plain text begins with: what the tokenizer puts there, else the `bos_token` that turns begin with."""
+    if vocabulary.opening or not bos:
+        return vocabulary.opening
+    if config.get("add_bos_token"):
+        return bos
+    try:
+        prompt = script.write_prompt((Message("user", "a"),))
+    except DataError:
+        return ""
+    return bos if prompt and prompt[0].text.startswith(bos) else ""
 
 
 def _stop_ids(folder: Path) -> list[int]:

@@ -44,12 +44,14 @@ class ChatRenderer:
         vocabulary: Vocabulary,
         script: Script,
         *,
+        opening: str,
         end_of_text: str | None,
         stops: Iterable[int],
         allow_control_tokens: bool = False,
     ) -> None:
         self._vocabulary = vocabulary
         self._script = script
+        self._opening = opening
         self._end_of_text = end_of_text
         self._allow_control_tokens = allow_control_tokens
         own = vocabulary.id_of(script.end_of_turn) if script.end_of_turn else None
@@ -112,7 +114,9 @@ class ChatRenderer:
         return self._vocabulary.decode(list(ids), skip_control=skip_control)
 
     def _write_text(self, text: str) -> list[Piece]:
-        opening = control(self._vocabulary.opening)
+        # A text in which control tokens count may open with its own.
+        opened = self._allow_control_tokens and self._opening and text.startswith(self._opening)
+        opening = control("" if opened else self._opening)
         end = control(self._end_of_text or "", "", True)
         return [each for each in (opening, words(text, "", True), end) if each.text]
 

@@ -68,7 +68,8 @@ class Vocabulary:
         """The control tokens that this tokenizer itself puts before a text (`<s>`), as text."""
         bare = self._encode_control("a").ids
         full = self._encode_control("a", opening=True)
-        return "".join(full.tokens[: len(full.ids) - len(bare)]) if full.ids[-len(bare) :] == bare else ""
+        starts = (at for at in range(len(full.ids)) if full.ids[at : at + len(bare)] == bare)
+        return "".join(full.tokens[: next(starts, 0)])
 
     @cached_property
     def joins_cleanly(self) -> bool:

@@ -43,7 +43,7 @@ QWEN3 = (
 {%- set opening = messages[0].content if messages[0].role == "system" else none -%}
 {%- if tools -%}
   {{- begin("system") ~ ("" if opening is none else opening ~ "\\n\\n") ~ before -}}
-  {%- for tool in tools -%}{{- "\\n" ~ (tool | tojson) -}}{%- endfor -%}
+  {%- for tool in tools -%}{{- (tool | tojson) ~ "\\n" -}}{%- endfor -%}
   {{- after ~ "<|im_end|>\\n" -}}
 {%- elif opening is not none -%}
   {{- turn("system", opening) -}}

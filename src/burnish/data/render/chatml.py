@@ -1,4 +1,9 @@
-"""ChatML: `<|im_start|>ROLE`, newline, the text, `<|im_end|>`, newline. And two relatives."""
+"""ChatML: `<|im_start|>ROLE`, newline, the text, `<|im_end|>`, newline. And a relative, and what the families share.
+
+Of an assistant's turn the end is trained with the words; of any other role, where a loss mask asks for it, the words
+alone. A turn that is not trained is one text with its header, as a template's tokens are; what is trained begins
+a piece of its own, as when it is sampled.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -24,7 +29,8 @@ class ChatML:
         refuse_tools(conversation, self.name)
         pieces = self.opening(conversation.messages)
         for message in conversation.messages:
-            pieces += self.turn(message, is_trained(message, loss_mask))
+            refuse_reasoning(message, self.name)
+            pieces += plain_turn(message.role, message.content, is_trained(message, loss_mask))
         return pieces
 
     def write_prompt(self, messages: tuple[Message, ...]) -> list[Piece]:
@@ -35,11 +41,6 @@ class ChatML:
 
     def opening(self, messages: tuple[Message, ...]) -> list[Piece]:
         return []
-
-    def turn(self, message: Message, trained: bool) -> list[Piece]:
-        if message.reasoning:
-            raise RowFault(f"reasoning_content is not rendered by `{self.name}`")
-        return plain_turn(message.role, message.content, trained)
 
 
 @dataclass(frozen=True)
@@ -55,38 +56,35 @@ class SmolLM(ChatML):
         return [control(f"{START}system\n{self.greeting}{END}\n", "system")]
 
 
-@dataclass(frozen=True)
-class PrimeQwen3(ChatML):
-    """PrimeIntellect's Qwen3 form: think marks without newlines, kept in every turn."""
-
-    name: str = "prime-qwen3"
-
-    def turn(self, message: Message, trained: bool) -> list[Piece]:
-        if message.reasoning is None or message.role != "assistant":
-            return plain_turn(message.role, message.content, trained)
-        answer = message.content.strip()
-        return [
-            HEADER,
-            control("<think>", "assistant", trained),
-            words(message.reasoning.strip(), "assistant", trained),
-            control("</think>", "assistant", trained),
-            words(f"\n{answer}" if answer else "", "assistant", trained),
-            *turn_end("assistant", trained),
-        ]
-
-
 NOTHING = LossMask(assistant=False)
 
 
 def plain_turn(role: str, content: str, trained: bool) -> list[Piece]:
-    if trained or role == "assistant":
-        # What the model says begins a piece of its own, as when it is sampled after the header.
-        return [control(f"{START}{role}\n", role), words(content, role, trained), *turn_end(role, trained)]
-    return [control(START, role), words(f"{role}\n{content}", role, False), *turn_end(role, False)]
+    if role == "assistant":
+        return [HEADER, words(content, role, trained), *turn_end(trained)]
+    return [control(START, role), *body(f"{role}\n", content, "", role, trained), control(f"{END}\n", role)]
 
 
-def turn_end(role: str, trained: bool) -> list[Piece]:
-    return [control(END, role, trained), control("\n", role)]
+def turn_end(trained: bool) -> list[Piece]:
+    """Of an assistant's turn."""
+    if not trained:
+        return [control(f"{END}\n", "assistant")]
+    return [control(END, "assistant", True), control("\n", "assistant")]
+
+
+def body(before: str, text: str, after: str, role: str, trained: bool) -> list[Piece]:
+    """A row's text between a renderer's own, which may share tokens with it.
+
+    Trained, a full stop keeps the newline behind it, which vocabularies join to it; a letter does not.
+    """
+    if not trained or not text:
+        return [words(before + text + after, role, False)]
+    pieces = [words(before, role, False)] if before else []
+    if not after:
+        return [*pieces, words(text, role, True)]
+    if not text[-1].isalnum():
+        return [*pieces, words(text + after, role, True)]
+    return [*pieces, words(text, role, True), words(after, role, False)]
 
 
 def refuse_tools(conversation: Conversation, name: str) -> None:
@@ -94,3 +92,14 @@ def refuse_tools(conversation: Conversation, name: str) -> None:
         raise RowFault(f"tools are not rendered by `{name}`")
     if any(message.tool_calls for message in conversation.messages):
         raise RowFault(f"tool calls are not rendered by `{name}`")
+
+
+def refuse_reasoning(message: Message, name: str) -> None:
+    if message.reasoning:
+        raise RowFault(f"reasoning_content is not rendered by `{name}`")
+
+
+def refuse_later_system(messages: tuple[Message, ...], name: str) -> None:
+    for place, message in enumerate(messages):
+        if place and message.role == "system":
+            raise RowFault(f"messages[{place}] is a system turn, and `{name}` has one at the start alone")

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from burnish.data.conversations import Conversation, Message, RowFault
-from burnish.data.render.chatml import ChatML, PrimeQwen3, SmolLM
+from burnish.data.render.chatml import ChatML, SmolLM
 from burnish.data.render.llama3 import DATE, Llama3
 from burnish.data.render.pieces import History, Piece, Script
+from burnish.data.render.prime_qwen3 import PrimeQwen3
 from burnish.data.render.qwen3 import Qwen3
 from burnish.data.render.renderer import ChatRenderer
 from burnish.data.render.template import TemplateScript

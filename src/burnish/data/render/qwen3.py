@@ -1,24 +1,30 @@
-"""Qwen3: ChatML with a think block in the last answer, thoughts taken out of earlier ones, and tools."""
+"""Qwen3: ChatML with a think block in the last answer, thoughts taken out of earlier ones, and tools.
 
-import json
+Held against the model's own template in transformers and against `renderers` 0.1.12. Where thinking is off, an empty
+think block stands in every answer without thoughts, as in that package: each prompt held one (the template forgets
+it in earlier turns). On purpose it differs from both in this: text of a row is never a control token, an answer that
+begins with a newline is encoded apart from its header, and the block that a prompt holds is not trained.
+"""
+
 from dataclasses import dataclass
-from typing import Any
 
 from burnish.data.conversations import Conversation, Message, ToolCall
-from burnish.data.render.chatml import END, HEADER, NOTHING, START, plain_turn, turn_end
+from burnish.data.render.chatml import END, HEADER, NOTHING, START, body, plain_turn, turn_end
 from burnish.data.render.pieces import History, Piece, control, is_trained, words
 from burnish.data.render.thinking import last_query, split_thoughts, thoughts_before
+from burnish.data.render.tool_calls import compact
 from burnish.spec.train import LossMask
 
 TOOLS_BEFORE = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"
 )
 TOOLS_AFTER = (
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+    "</tools>\n\nFor each function call, return a json object with function name and arguments within "
     '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n'
     "</tool_call>"
 )
+EMPTY_BLOCK = [control("<think>", "assistant"), words("\n\n", "assistant", False), control("</think>", "assistant")]
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Qwen3:
     shows_images: bool = False
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
-        messages, pieces = conversation.messages, self._opening(conversation, loss_mask)
+        messages, pieces = conversation.messages, opening(conversation, loss_mask)
         query = last_query(messages)
         for place, message in enumerate(messages):
             trained = is_trained(message, loss_mask)
@@ -39,90 +45,72 @@ class Qwen3:
                 last = place == len(messages) - 1
                 pieces += self._answer(message, trained, thinks=place > query, last=last)
             elif message.role == "tool":
-                pieces += _tool_result(messages, place, trained)
+                pieces += tool_result(messages, place, body("\n", message.content, "\n", "tool", trained))
             elif message.role == "user" or place:
                 pieces += plain_turn(message.role, message.content, trained)
         return pieces
 
     def write_prompt(self, messages: tuple[Message, ...]) -> list[Piece]:
         pieces = [*self.write(Conversation(messages), NOTHING), HEADER]
-        return pieces if self.enable_thinking else [*pieces, *_thoughts("", "", False, prompted=True)]
+        return pieces if self.enable_thinking else [*pieces, *EMPTY_BLOCK, words("\n\n", "assistant", False)]
 
     def history(self, conversation: Conversation) -> History:
         messages = conversation.messages
         return History(thoughtless=thoughts_before(messages, last_query(messages)))
 
-    def _opening(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
-        first = conversation.messages[0]
-        said = first.content if first.role == "system" else None
-        trained = said is not None and is_trained(first, loss_mask)
-        if not conversation.tools:
-            return [] if said is None else plain_turn("system", said, trained)
-        tools = "".join("\n" + _json(tool) for tool in conversation.tools)
-        return [
-            control(f"{START}system\n", "system"),
-            *([] if said is None else [words(f"{said}\n\n", "system", trained)]),
-            control(TOOLS_BEFORE, "system"),
-            words(tools, "system", False),
-            control(TOOLS_AFTER, "system"),
-            *turn_end("system", False),
-        ]
-
     def _answer(self, message: Message, trained: bool, *, thinks: bool, last: bool) -> list[Piece]:
         thoughts, content = split_thoughts(message)
-        pieces = [HEADER]
-        if thinks and (last or thoughts):
-            # Where thinking is off, the empty block belongs to the prompt and is not for the model to say.
-            prompted = not self.enable_thinking and not thoughts.strip("\n")
-            pieces += _thoughts(thoughts.strip("\n"), content.lstrip("\n"), trained, prompted=prompted)
+        after = "\n" if message.tool_calls and content else ""
+        if not self.enable_thinking and not thoughts:
+            pieces = [*EMPTY_BLOCK, words("\n\n", "assistant", False)]
+            pieces.append(words(content.lstrip("\n") + after, "assistant", trained))
+        elif thinks and (last or thoughts):
+            pieces = [
+                control("<think>", "assistant", trained),
+                words("\n" + thoughts.strip("\n") + "\n", "assistant", trained),
+                control("</think>", "assistant", trained),
+                words("\n\n" + content.lstrip("\n") + after, "assistant", trained),
+            ]
         else:
-            pieces.append(words(content, "assistant", trained))
-        for number, call in enumerate(message.tool_calls):
-            pieces += _call(call, trained, after_text=bool(number or content))
-        return [*pieces, *turn_end("assistant", trained)]
+            pieces = [words(content + after, "assistant", trained)]
+        return [HEADER, *pieces, *json_calls(message.tool_calls, trained), *turn_end(trained)]
 
 
-def _thoughts(thoughts: str, answer: str, trained: bool, *, prompted: bool) -> list[Piece]:
-    said = trained and not prompted
-    block = [
-        control("<think>", "assistant", said),
-        words(f"\n{thoughts}\n", "assistant", said),
-        control("</think>", "assistant", said),
-    ]
-    if prompted:
-        return [*block, words("\n\n", "assistant", False), words(answer, "assistant", trained)]
-    return [*block, words(f"\n\n{answer}", "assistant", trained)]
-
-
-def _call(call: ToolCall, trained: bool, *, after_text: bool) -> list[Piece]:
-    called = f'\n{{"name": "{call.name}", "arguments": {_json(call.arguments)}}}\n'
+def opening(conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
+    """The system turn: the row's own words, then its tools."""
+    said = conversation.messages[0] if conversation.messages else None
+    if said is not None and said.role != "system":
+        said = None
+    trained = said is not None and is_trained(said, loss_mask)
+    if not conversation.tools:
+        return [] if said is None else plain_turn("system", said.content, trained)
     return [
-        words("\n" if after_text else "", "assistant", trained),
-        control("<tool_call>", "assistant", trained),
-        words(called, "assistant", trained),
-        control("</tool_call>", "assistant", trained),
+        control(START, "system"),
+        *([] if said is None else body("system\n", said.content, "\n\n", "system", trained)),
+        control(TOOLS_BEFORE if said is not None else f"system\n{TOOLS_BEFORE}", "system"),
+        words("".join(compact(tool) + "\n" for tool in conversation.tools), "system", False),
+        control(f"{TOOLS_AFTER}{END}\n", "system"),
     ]
 
 
-def _tool_result(messages: tuple[Message, ...], place: int, trained: bool) -> list[Piece]:
+def json_calls(calls: tuple[ToolCall, ...], trained: bool) -> list[Piece]:
+    pieces = []
+    for number, call in enumerate(calls):
+        called = f'\n{{"name": "{call.name}", "arguments": {compact(call.arguments)}}}\n'
+        pieces += [
+            control("\n<tool_call>" if number else "<tool_call>", "assistant", trained),
+            words(called, "assistant", trained),
+            control("</tool_call>", "assistant", trained),
+        ]
+    return pieces
+
+
+def tool_result(messages: tuple[Message, ...], place: int, inner: list[Piece]) -> list[Piece]:
     """Results in a row share one user turn."""
     opens = place == 0 or messages[place - 1].role != "tool"
     closes = place == len(messages) - 1 or messages[place + 1].role != "tool"
     return [
-        *([control(f"{START}user", "tool")] if opens else []),
-        control("\n", "tool"),
-        control("<tool_response>", "tool"),
-        *_body("\n", messages[place].content, "\n", trained),
-        control("</tool_response>", "tool"),
-        *(turn_end("tool", False) if closes else []),
+        control(f"{START}user\n<tool_response>" if opens else "\n<tool_response>", "tool"),
+        *inner,
+        control(f"</tool_response>{END}\n" if closes else "</tool_response>", "tool"),
     ]
-
-
-def _body(before: str, text: str, after: str, trained: bool) -> list[Piece]:
-    if not trained:
-        return [words(before + text + after, "tool", False)]
-    return [words(before, "tool", False), words(text, "tool", True), words(after, "tool", False)]
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -1,6 +1,7 @@
 """From a data set and a model folder to rows for a trainer, and the refusals that a submission must make."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,7 @@ import tokenizers
 
 from burnish import __version__
 from burnish.data import stream
-from burnish.data.account import count_all, decide_fate, loss_sentences
+from burnish.data.account import TOO_LONG, count_all, decide_fate, loss_sentences
 from burnish.data.ledger import Ledger
 from burnish.data.loader import FakeRows, RowLoader, RowSource, StoredRows
 from burnish.data.render import ChatRenderer, RenderedMany, load_chat_renderer
@@ -53,16 +54,33 @@ def prepare_data(
     if isinstance(spec.data, FakeData):
         return _prepare_fake(spec, spec.data, model_directory)
     path = data_path or Path(spec.data.path)
-    key = _key(spec, spec.data, path, model_directory)
+    store = open_data(spec, spec.data, model_directory, path, store_directory, say=say)
+    prepared = pack_data(spec, spec.data, store)
+    for refusal in find_refusals(spec, spec.data, store, prepared.facts):
+        raise refusal
+    _tell(spec, prepared.facts, say)
+    return prepared
+
+
+def open_data(
+    spec: TrainSpec,
+    data: SourceData,
+    model_directory: Path,
+    path: Path,
+    store_directory: Path,
+    *,
+    rows: int | None = None,
+    say: Say = print,
+) -> TokenStore:
+    """The tokens of the data set, made if they are not there yet. With `rows`, only of the first so many."""
+    key = _key(spec, data, path, model_directory) if rows is None else f"first-{rows}"
     store = open_store(store_directory, key)
     if store is None:
-        renderer = load_data_renderer(spec, spec.data, model_directory)
-        build_store(spec.data, path, renderer, store_directory, key, say)
+        renderer = load_data_renderer(spec, data, model_directory)
+        build_store(data, path, renderer, store_directory, key, say, rows=rows)
         store = open_store(store_directory, key)
         assert store is not None
-    if store.ledger.dropped["bad row"] and spec.data.on_bad_row == "error":
-        raise store.ledger.bad_rows_error()
-    return _pack(spec, spec.data, store, say)
+    return store
 
 
 def row_loader(spec: TrainSpec, data: PreparedData, *, readers: int = 1, reader: int = 0) -> RowLoader:
@@ -104,7 +122,7 @@ def _check_first(spec: TrainSpec, data: SourceData, first: RenderedMany) -> None
     if not first.loss_mask.any():
         raise DataError(
             f"Nothing would be trained in the first {len(first.lengths)} rows.",
-            hint="Look at loss_mask under [data], and at weight or train in the rows.",
+            hint=_MASK,
         )
     if data.overflow != "truncate" and first.lengths.min() > spec.row_tokens:
         raise DataError(
@@ -114,30 +132,46 @@ def _check_first(spec: TrainSpec, data: SourceData, first: RenderedMany) -> None
         )
 
 
+_MASK = "Look at loss_mask under [data], and at weight or train in the rows."
 _ROOM = 'Raise data.seq_len, or set overflow = "truncate" under [data] to cut such rows.'
 
 
-def _pack(spec: TrainSpec, data: SourceData, store: TokenStore, say: Say) -> PreparedData:
+def pack_data(spec: TrainSpec, data: SourceData, store: TokenStore) -> PreparedData:
+    """Rows of a store and their account. Refuses nothing: there may be no row at all."""
     limit = spec.row_tokens
-    long = store.lengths > limit
-    if long.any() and data.overflow == "error":
-        raise _too_long(store, long, limit)
     fate = decide_fate(store, row_tokens=limit, overflow=data.overflow)
     documents = np.flatnonzero(fate.used)
     packed = pack_rows(fate.lengths[documents], row_tokens=limit, pack=data.pack)
     source = StoredRows(store, documents, packed, limit)
     of_epoch = stream.to_text(source.row_streams().sum(axis=0, dtype=np.uint32)) if len(packed) else ""
-    facts = count_all(store, fate, rows=len(packed), row_tokens=limit, stream=of_epoch)
+    return PreparedData(source, count_all(store, fate, rows=len(packed), row_tokens=limit, stream=of_epoch))
+
+
+def find_refusals(spec: TrainSpec, data: SourceData, store: TokenStore, facts: DataFacts) -> Iterator[DataError]:
+    """Why this data will not be trained, as its rows and their lengths tell."""
+    if store.ledger.dropped["bad row"] and data.on_bad_row == "error":
+        yield store.ledger.bad_rows_error()
+    long = store.lengths > spec.row_tokens
+    if long.any() and data.overflow == "error":
+        yield _too_long(store, long, spec.row_tokens)
+    elif not facts.samples:
+        yield _nothing_left(data, facts)
+
+
+def _nothing_left(data: SourceData, facts: DataFacts) -> DataError:
+    said = "; ".join(loss_sentences(facts))
+    hint = _ROOM if TOO_LONG in facts.samples_dropped else _MASK
+    return DataError(f"{data.path}: no row is left to train on ({said}).", hint=hint)
+
+
+def _tell(spec: TrainSpec, facts: DataFacts, say: Say) -> None:
     for sentence in loss_sentences(facts):
         say(sentence)
-    if not len(documents):
-        raise DataError(f"{data.path}: no row is left to train on ({'; '.join(loss_sentences(facts))}).", hint=_ROOM)
     say(
         f"{facts.conversations_used:,} conversations in {facts.rows:,} row{'s' if facts.rows > 1 else ''} "
-        f"of {limit} tokens, "
+        f"of {spec.row_tokens} tokens, "
         f"{facts.trained_tokens:,} of {facts.tokens:,} tokens trained, {facts.pad_share:.1%} padding"
     )
-    return PreparedData(source, facts)
 
 
 def _too_long(store: TokenStore, long: np.ndarray, limit: int) -> DataError:

@@ -4,8 +4,13 @@ import math
 import pytest
 
 from burnish.errors import PlanError
-from burnish.run.plan import learning_rate_at, plan_horizon, plan_layout
-from burnish.spec.train import AdamW, Constant, Cosine, Devices, FakeData, Linear, TrainSpec
+from burnish.run.plan import (
+    learning_rate_at,
+    plan_horizon,
+    plan_layout,
+    warmup_steps_of,
+)
+from burnish.spec.train import WSD, AdamW, Constant, Cosine, Devices, FakeData, Linear, TrainSpec
 
 
 def _spec(**wish) -> TrainSpec:
@@ -100,3 +105,24 @@ def test_schedules_that_cannot_be_meant_are_refused(schedule, words):
 def test_a_step_that_no_machine_could_hold_is_refused():
     with pytest.raises(PlanError, match="more than one step can hold"):
         plan_layout(_spec(rows_per_step=10**9, row_tokens=64), device="cpu")
+
+
+@pytest.mark.parametrize("schedule", [Linear(), Cosine(), WSD()])
+def test_a_schedule_rises_to_its_peak_and_ends_at_its_minimum(schedule: Linear | Cosine | WSD) -> None:
+    warm = schedule.model_copy(update={"warmup_steps": 5, "minimum": 1e-6})
+    rates = [learning_rate_at(step, peak=1e-3, schedule=warm, steps=40) for step in range(1, 41)]
+    assert rates[0] == pytest.approx(1e-6) and rates[5] == pytest.approx(1e-3) == max(rates)
+    assert rates[-1] == pytest.approx(1e-6)
+    assert rates[:6] == sorted(rates[:6]) and rates[6:] == sorted(rates[6:], reverse=True)
+
+
+def test_a_warmup_may_be_a_share_of_the_run() -> None:
+    schedule = Cosine(warmup_ratio=0.03)
+    assert warmup_steps_of(schedule, 100) == 3 and warmup_steps_of(schedule, 10) == 1
+    assert learning_rate_at(4, peak=1e-3, schedule=schedule, steps=100) == 1e-3
+
+
+def test_warmup_stable_decay_is_flat_until_its_last_fifth() -> None:
+    rates = [learning_rate_at(step, peak=1.0, schedule=WSD(warmup_steps=0), steps=50) for step in range(1, 51)]
+    assert rates[:40] == [1.0] * 40 and rates[-1] == 0.0
+    assert rates[44] == pytest.approx(1 - 0.5**0.5)  # half of the way down

@@ -111,7 +111,7 @@ _WISHES: dict[str, Any] = {
     "row_tokens": 128,
     "rows_per_step": 2,
     "steps": 10,
-    "optimizer": {"learning_rate": 1e-3},
+    "optimizer": {"kind": "adamw", "learning_rate": 1e-3},
 }
 
 

@@ -25,7 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Path:
     spec = TrainSpec.model_validate(
         {
             "model": "burnish/tiny", "data": {"kind": "source", "path": "train.jsonl"}, "row_tokens": 128, "steps": 80,
-            "rows_per_step": 1, "optimizer": {"learning_rate": 1e-2},
+            "rows_per_step": 1, "optimizer": {"kind": "adamw", "learning_rate": 1e-2},
         }
     )  # fmt: skip
     run = RunDirectory.on_volume(root, "job_0123456789abcdef")

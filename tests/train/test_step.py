@@ -12,7 +12,7 @@ from burnish.train.model import Decoder
 from burnish.train.parallel import World
 
 # AdamW's first step is all but the gradient's sign; a larger epsilon lets its size matter too.
-WISH = AdamW(learning_rate=1e-2, weight_decay=0.1, epsilon=1e-3)
+WISH = AdamW(learning_rate=1e-2, weight_decay=0.1, epsilon=1e-3, decay_all=True)
 
 
 def _step(world: World, decoder: Decoder, batches, *, clip_norm: float | None = 1.0) -> tuple[StepResult, list]:

@@ -9,6 +9,8 @@ from burnish.dialects.faults import Fault, refuse, shown
 from burnish.dialects.judge import judge
 from burnish.dialects.prime_renderer_schema import SWITCHES
 from burnish.dialects.prime_schema import (
+    SGD,
+    WSD,
     AdamW,
     Constant,
     Cosine,
@@ -16,9 +18,12 @@ from burnish.dialects.prime_schema import (
     FakeData,
     Linear,
     MultiNode,
+    Muon,
     PrimeConfig,
+    SignSGD,
     SingleNode,
     SourceData,
+    Warm,
 )
 from burnish.dialects.reading import Reading
 from burnish.spec import train as spec
@@ -156,12 +161,20 @@ def _check_sources(data: SourceData) -> Iterator[Fault]:
 
 def _check_optimizer(config: PrimeConfig) -> Iterator[Fault]:
     optim, scheduler = config.optim, config.scheduler
-    if not isinstance(optim, AdamW):
-        return
     if optim.max_norm == 0:
         message = "optim.max_norm = 0 would clip every gradient to nothing."
         yield Fault("invalid", "optim.max_norm", message, 'Set max_norm = "None" to clip never, or 1.0.')
-    if isinstance(scheduler, Linear | Cosine) and scheduler.min_lr > optim.lr:
+    if isinstance(optim, SGD) and optim.nesterov and not optim.momentum:
+        message = "optim.nesterov = true needs momentum, and optim.momentum = 0."
+        yield Fault("invalid", "optim.nesterov", message, "Set nesterov = false, or momentum above 0.")
+    if (
+        isinstance(scheduler, Warm)
+        and scheduler.warmup_ratio is not None
+        and "warmup_steps" in scheduler.model_fields_set
+    ):
+        message = "scheduler.warmup_steps and scheduler.warmup_ratio both say how long the warmup is."
+        yield Fault("invalid", "scheduler.warmup_ratio", message, "Keep one of the two.")
+    if isinstance(scheduler, Warm) and scheduler.min_lr > optim.lr:
         message = f"scheduler.min_lr = {scheduler.min_lr:g} is above optim.lr = {optim.lr:g}."
         yield Fault("invalid", "scheduler.min_lr", message, "The schedule goes down to min_lr: set it below lr.")
 
@@ -230,8 +243,6 @@ def _check_agreement(spellings: list[tuple[str, Any]]) -> Iterator[Fault]:
 
 
 def _translate(config: PrimeConfig, name: str | None) -> spec.TrainSpec:
-    optim = config.optim
-    assert isinstance(optim, AdamW)  # every other one was refused
     return spec.TrainSpec(
         model=config.model.name,
         data=_data(config.data),
@@ -241,11 +252,9 @@ def _translate(config: PrimeConfig, name: str | None) -> spec.TrainSpec:
         steps=config.max_steps,
         epochs=_epochs(config),
         renderer=_renderer(config),
-        optimizer=spec.AdamW(
-            learning_rate=optim.lr, weight_decay=optim.weight_decay, betas=(optim.betas1, optim.betas2)
-        ),
+        optimizer=_optimizer(config),
         schedule=_schedule(config),
-        clip_norm=optim.max_norm,
+        clip_norm=config.optim.max_norm,
         checkpoints=_checkpoints(config),
         resume=_resume(config),
         devices=_devices(config),
@@ -291,14 +300,40 @@ def _renderer(config: PrimeConfig) -> spec.Renderer:
     return spec.Renderer.model_validate({"name": name, **said})
 
 
+def _optimizer(config: PrimeConfig) -> spec.Optimizer:
+    optim = config.optim
+    shared: dict[str, Any] = {
+        "learning_rate": optim.lr,
+        "weight_decay": optim.weight_decay,
+        "decay_all": optim.decay_all,
+    }
+    match optim:
+        case AdamW(betas1=first, betas2=second, eps=epsilon, bits=bits):
+            return spec.AdamW(**shared, betas=(first, second), epsilon=epsilon, bits=bits)
+        case SGD(momentum=momentum, nesterov=nesterov):
+            return spec.SGD(**shared, momentum=momentum, nesterov=nesterov)
+        case Muon(mu=momentum, betas1=first, betas2=second):
+            return spec.Muon(**shared, momentum=momentum, betas=(first, second))
+        case SignSGD():
+            return spec.SignSGD(**shared)
+
+
 def _schedule(config: PrimeConfig) -> spec.Schedule:
-    match config.scheduler:
-        case Constant():
-            return spec.Constant()
-        case Linear(warmup_steps=warmup, decay_steps=decay, min_lr=minimum):
-            return spec.Linear(warmup_steps=warmup, decay_steps=decay, minimum=minimum)
-        case Cosine(warmup_steps=warmup, min_lr=minimum):
-            return spec.Cosine(warmup_steps=warmup, minimum=minimum)
+    scheduler = config.scheduler
+    if isinstance(scheduler, Constant):
+        return spec.Constant()
+    warm: dict[str, Any] = {
+        "warmup_steps": scheduler.warmup_steps,
+        "warmup_ratio": scheduler.warmup_ratio,
+        "minimum": scheduler.min_lr,
+    }
+    match scheduler:
+        case Linear(decay_steps=decay):
+            return spec.Linear(**warm, decay_steps=decay)
+        case Cosine():
+            return spec.Cosine(**warm)
+        case WSD(decay_ratio=ratio):
+            return spec.WSD(**warm, decay_ratio=ratio)
 
 
 def _checkpoints(config: PrimeConfig) -> spec.Checkpoints | None:

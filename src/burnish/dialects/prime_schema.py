@@ -111,18 +111,38 @@ class SourceData(Data):
 # -- optimizer and schedule -------------------------------------------------
 
 
-class AdamW(Section):
-    type: Annotated[Literal["adamw"], Obeyed("the optimizer")] = "adamw"
+class Optimizer(Section):
     lr: Annotated[NotNegative, Obeyed("the highest learning rate")] = 1e-6
-    weight_decay: Annotated[NotNegative, Obeyed("decoupled weight decay")] = 0.01
+    weight_decay: Annotated[NotNegative, Obeyed("weight decay")] = 0.01
     max_norm: Annotated[NotNegative | None, Obeyed('the gradient is clipped to this norm; "None" never clips')] = 1.0
+    decay_all: Annotated[
+        bool, Origin.BURNISH, Obeyed("norms, biases and embeddings decay too, as in prime-rl; false spares them")
+    ] = True
+
+
+class AdamW(Optimizer):
+    type: Annotated[Literal["adamw"], Obeyed("the optimizer")] = "adamw"
     betas1: Annotated[NotNegative, Field(lt=1), Obeyed("decay of the mean")] = 0.9
     betas2: Annotated[NotNegative, Field(lt=1), Obeyed("decay of the variance")] = 0.999
+    eps: Annotated[NotNegative, Field(gt=0), Origin.BURNISH, Obeyed("added to the root of the variance")] = 1e-8
+    bits: Annotated[Literal[8, 32], Origin.BURNISH, Obeyed("of the moments; 8 needs bitsandbytes")] = 32
 
 
-class KnownOptimizer(Section):
-    verdict = Refused("this optimizer is known but not built into this version", hint='Use type = "adamw".')
-    type: Annotated[Literal["sgd", "muon", "sign_sgd"], Obeyed("refused")]
+class SGD(Optimizer):
+    type: Annotated[Literal["sgd"], Obeyed("the optimizer")]
+    momentum: Annotated[NotNegative, Field(lt=1), Obeyed("decay of the velocity")] = 0.9
+    nesterov: Annotated[bool, Obeyed("look ahead by one velocity")] = True
+
+
+class Muon(Optimizer):
+    type: Annotated[Literal["muon"], Obeyed("matrices by Muon, all else by AdamW, both at lr")]
+    mu: Annotated[NotNegative, Field(lt=1), Obeyed("momentum of the matrices")] = 0.95
+    betas1: Annotated[NotNegative, Field(lt=1), Obeyed("AdamW's, of all else")] = 0.9
+    betas2: Annotated[NotNegative, Field(lt=1), Obeyed("AdamW's, of all else")] = 0.95
+
+
+class SignSGD(Optimizer):
+    type: Annotated[Literal["sign_sgd"], Obeyed("the optimizer; it keeps no state")]
 
 
 _NEEDS_LINEAR = Refused(
@@ -141,25 +161,36 @@ class Constant(Section):
         NotNegative,
         Origin.BURNISH,
         Refused(
-            "warmup is counted in steps",
-            hint='Add type = "linear" and warmup_steps under [scheduler].',
+            "a constant schedule has no warmup",
+            hint='Add type = "linear" (or "cosine") under [scheduler].',
             allow=(0,),
             kind="invalid",
         ),
     ] = 0.0
 
 
-class Linear(Section):
+class Warm(Section):
+    warmup_steps: Annotated[CountOrZero, Obeyed("steps on the way up; 0 for none")] = 10
+    warmup_ratio: Annotated[
+        NotNegative | None, Field(lt=1), Origin.BURNISH, Obeyed("share of all steps on the way up, in place of steps")
+    ] = None
+    min_lr: Annotated[NotNegative, Obeyed("the learning rate at the lower ends, not a factor")] = 0.0
+
+
+class Linear(Warm):
     type: Annotated[Literal["linear"], Obeyed("up, flat, then down in straight lines")] = "linear"
-    warmup_steps: Annotated[CountOrZero, Obeyed("steps on the way up; 0 for none")] = 10
     decay_steps: Annotated[CountOrZero, Obeyed("steps on the way down, at the end; 0 for none")] = 10
-    min_lr: Annotated[NotNegative, Obeyed("the learning rate at both ends, not a factor")] = 0.0
 
 
-class Cosine(Section):
+class Cosine(Warm):
     type: Annotated[Literal["cosine"], Obeyed("up in a straight line, then down in half a cosine")] = "cosine"
-    warmup_steps: Annotated[CountOrZero, Obeyed("steps on the way up; 0 for none")] = 10
-    min_lr: Annotated[NotNegative, Obeyed("the learning rate at both ends, not a factor")] = 0.0
+
+
+class WSD(Warm):
+    type: Annotated[Literal["wsd"], Origin.BURNISH, Obeyed("up, flat, then down by the square root")] = "wsd"
+    decay_ratio: Annotated[
+        NotNegative, Field(gt=0, le=1), Origin.BURNISH, Obeyed("share of all steps on the way down, at the end")
+    ] = 0.2
 
 
 # -- checkpoints ------------------------------------------------------------
@@ -282,11 +313,11 @@ class PrimeConfig(Section):
         default_factory=SourceData
     )
     val: Annotated[Any, Refused("validation during training is not built", hint="Leave [val] out.")] = None
-    optim: Annotated[AdamW | KnownOptimizer, Field(discriminator="type"), Obeyed("the optimizer")] = Field(
+    optim: Annotated[AdamW | SGD | Muon | SignSGD, Field(discriminator="type"), Obeyed("the optimizer")] = Field(
         default_factory=AdamW
     )
     scheduler: Annotated[
-        Constant | Linear | Cosine, Field(discriminator="type"), Obeyed("the learning rate over the steps")
+        Constant | Linear | Cosine | WSD, Field(discriminator="type"), Obeyed("the learning rate over the steps")
     ] = Field(default_factory=Constant)
     ckpt: Annotated[
         Checkpoints | None, Obeyed("keep a resumable checkpoint at the end; absent: only the trained model is exported")

@@ -5,10 +5,11 @@ Error bar: sizes follow from the weights' shapes, so they are right to a per cen
 
 import math
 
-from burnish.spec.train import TrainSpec
+from burnish.spec.train import AdamW, Optimizer, TrainSpec
 
-_TRAINER_BYTES = 12
-"""Per parameter of a checkpoint: weights and two moments of AdamW, float32 each."""
+_WEIGHT_BYTES = 4
+_STATE_BYTES = {"adamw": 8, "sgd": 4, "muon": 8, "sign_sgd": 0}
+"""Per parameter of a checkpoint: float32 weights and what the optimizer keeps; of Muon at the most, were all AdamW's."""
 
 _SMALL_FILES_BYTES = 1 << 20
 """Counters, markers, the log and the diary."""
@@ -24,9 +25,15 @@ def forecast_storage_bytes(spec: TrainSpec, *, parameters: int, model_bytes: int
     """
     if spec.checkpoints is None:
         return model_bytes + _SMALL_FILES_BYTES
-    each = parameters * _TRAINER_BYTES + model_bytes + _SMALL_FILES_BYTES
+    each = parameters * trainer_bytes_per_parameter(spec.optimizer) + model_bytes + _SMALL_FILES_BYTES
     every, keep = spec.checkpoints.every_steps, spec.checkpoints.keep_last
     if every is None:
         return each
     saves = math.ceil(spec.steps / every) if spec.steps is not None else (keep + 1 if keep else 1)
     return each * (saves if keep is None else min(saves, keep + 1))
+
+
+def trainer_bytes_per_parameter(optimizer: Optimizer) -> int:
+    """Of a checkpoint's trainer folder."""
+    small = isinstance(optimizer, AdamW) and optimizer.bits == 8
+    return _WEIGHT_BYTES + (2 if small else _STATE_BYTES[optimizer.kind])

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from burnish.errors import PlanError
-from burnish.spec.train import Constant, Cosine, Frozen, Linear, Schedule, TrainSpec
+from burnish.spec.train import WSD, Constant, Cosine, Frozen, Linear, Schedule, TrainSpec
 
 _MOST_TOKENS_PER_STEP = 2**30
 
@@ -106,24 +106,32 @@ def plan_horizon(spec: TrainSpec, *, rows_per_epoch: int | None) -> Horizon:
 def learning_rate_at(step: int, *, peak: float, schedule: Schedule, steps: int) -> float:
     """The learning rate of optimizer step `step` (1-based) of `steps`.
 
-    Warmup rises from `minimum` at step 1 to `peak` at step `warmup_steps + 1`, as prime-rl's does. Linear decay
-    reaches `minimum` on the last step; so does the cosine.
+    Warmup rises from `minimum` at step 1 to `peak` at the step after it, as prime-rl's does. Every decay reaches
+    `minimum` on the last step.
     """
+    if isinstance(schedule, Constant):
+        return peak
+    warmup = warmup_steps_of(schedule, steps)
+    if step <= warmup:
+        return _between(schedule.minimum, peak, (step - 1) / warmup)
     match schedule:
-        case Constant():
-            return peak
-        case Linear(warmup_steps=warmup, decay_steps=decay, minimum=minimum):
-            if step <= warmup:
-                return _between(minimum, peak, (step - 1) / warmup)
-            first_decay = steps - decay
-            if decay and step > first_decay:
-                return _between(peak, minimum, (step - first_decay) / decay)
-            return peak
-        case Cosine(warmup_steps=warmup, minimum=minimum):
-            if step <= warmup:
-                return _between(minimum, peak, (step - 1) / warmup)
-            done = (step - warmup - 1) / max(1, steps - warmup - 1)
-            return _between(minimum, peak, 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
+        case Linear(decay_steps=decay):
+            gone = (step - (steps - decay)) / decay if decay else 0.0
+            return _between(peak, schedule.minimum, max(0.0, gone))
+        case Cosine():
+            gone = (step - warmup - 1) / max(1, steps - warmup - 1)
+            return _between(schedule.minimum, peak, 0.5 * (1 + math.cos(math.pi * min(1.0, gone))))
+        case WSD(decay_ratio=ratio):
+            decay = max(1, round(ratio * steps))
+            gone = (step - (steps - decay)) / decay
+            return _between(peak, schedule.minimum, math.sqrt(max(0.0, gone)))
+
+
+def warmup_steps_of(schedule: Schedule, steps: int) -> int:
+    """Steps on the way up, of `steps` in all."""
+    if isinstance(schedule, Constant):
+        return 0
+    return schedule.warmup_steps if schedule.warmup_ratio is None else math.ceil(schedule.warmup_ratio * steps)
 
 
 def describe_slots(device: Literal["cpu", "cuda"], count: int) -> str:
@@ -151,20 +159,21 @@ def _check_schedule(spec: TrainSpec) -> None:
             f"scheduler.min_lr ({schedule.minimum:g}) is above optim.lr ({peak:g}).",
             hint="The schedule goes down to min_lr: set it below lr, or leave it out.",
         )
-    if isinstance(schedule, Cosine) and steps is not None and schedule.warmup_steps >= steps:
+    warmup = schedule.warmup_steps if steps is None else warmup_steps_of(schedule, steps)
+    if isinstance(schedule, Cosine) and steps is not None and warmup >= steps:
         raise PlanError(
-            f"scheduler.warmup_steps ({schedule.warmup_steps}) leaves nothing of max_steps ({steps}) for the cosine.",
+            f"The warmup of {warmup} steps leaves nothing of max_steps ({steps}) for the cosine.",
             hint="Set fewer warmup steps, or more steps.",
         )
-    if isinstance(schedule, Linear):
-        if not schedule.warmup_steps and not schedule.decay_steps:
-            raise PlanError(
-                "A linear schedule with neither warmup_steps nor decay_steps is constant.",
-                hint='Set one of them, or type = "constant".',
-            )
-        if schedule.decay_steps and steps is not None and schedule.warmup_steps + schedule.decay_steps > steps:
-            raise PlanError(
-                f"warmup_steps ({schedule.warmup_steps}) and decay_steps ({schedule.decay_steps}) "
-                f"together exceed max_steps ({steps}).",
-                hint="Shorten one of them.",
-            )
+    if not isinstance(schedule, Linear):
+        return
+    if not warmup and not schedule.warmup_ratio and not schedule.decay_steps:
+        raise PlanError(
+            "A linear schedule with neither warmup_steps nor decay_steps is constant.",
+            hint='Set one of them, or type = "constant".',
+        )
+    if schedule.decay_steps and steps is not None and warmup + schedule.decay_steps > steps:
+        raise PlanError(
+            f"warmup_steps ({warmup}) and decay_steps ({schedule.decay_steps}) together exceed max_steps ({steps}).",
+            hint="Shorten one of them.",
+        )

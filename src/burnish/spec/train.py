@@ -115,37 +115,125 @@ class Renderer(Frozen):
     auto_drop_analysis: bool | None = None
 
 
-class AdamW(Frozen):
-    kind: Literal["adamw"] = "adamw"
+class _Optimizer(Frozen):
     learning_rate: NotNegative = 1e-6
     weight_decay: NotNegative = 0.01
+    decay_all: bool = False
+    """Decay norms, biases and embeddings too, as prime-rl does."""
+
+
+class AdamW(_Optimizer):
+    """Loshchilov and Hutter 2019, arXiv:1711.05101."""
+
+    kind: Literal["adamw"] = "adamw"
     betas: tuple[Fraction, Fraction] = (0.9, 0.999)
     epsilon: Positive = 1e-8
+    bits: Literal[8, 32] = 32
+    """Of its moments: in 8 bits they take a quarter of the room (Dettmers et al. 2022, arXiv:2110.02861)."""
+
+
+class SGD(_Optimizer):
+    """Its weight decay is part of the gradient, as torch has it."""
+
+    kind: Literal["sgd"] = "sgd"
+    momentum: Fraction = 0.9
+    nesterov: bool = True
+
+
+class Muon(_Optimizer):
+    """Orthogonalised momentum for matrices, AdamW for embeddings, head and vectors."""
+
+    kind: Literal["muon"] = "muon"
+    momentum: Fraction = 0.95
+    betas: tuple[Fraction, Fraction] = (0.9, 0.95)
+    """Of AdamW's part."""
+
+
+class SignSGD(_Optimizer):
+    kind: Literal["sign_sgd"] = "sign_sgd"
+
+
+Optimizer = Annotated[AdamW | SGD | Muon | SignSGD, Field(discriminator="kind")]
 
 
 class Constant(Frozen):
     kind: Literal["constant"] = "constant"
 
 
-class Linear(Frozen):
+class _Warm(Frozen):
+    """Up in a straight line at first. One of the two may be set."""
+
+    warmup_steps: Annotated[int, Field(ge=0)] = 10
+    warmup_ratio: Fraction | None = None
+    """Share of all steps, rounded up; then `warmup_steps` does not count."""
+    minimum: NotNegative = 0.0
+    """The learning rate at the lower ends, not a factor."""
+
+
+class Linear(_Warm):
     """Up over `warmup_steps`, flat, then down over the last `decay_steps`."""
 
     kind: Literal["linear"] = "linear"
-    warmup_steps: Annotated[int, Field(ge=0)] = 10
     decay_steps: Annotated[int, Field(ge=0)] = 10
-    minimum: NotNegative = 0.0
-    """The learning rate at both ends, not a factor."""
 
 
-class Cosine(Frozen):
+class Cosine(_Warm):
     """Up over `warmup_steps`, then half a cosine down to `minimum` at the last step."""
 
     kind: Literal["cosine"] = "cosine"
-    warmup_steps: Annotated[int, Field(ge=0)] = 10
-    minimum: NotNegative = 0.0
 
 
-Schedule = Annotated[Constant | Linear | Cosine, Field(discriminator="kind")]
+class WSD(_Warm):
+    """Warmup, stable, decay: flat until the last `decay_ratio` of the steps (Hu et al. 2024, arXiv:2404.06395), then
+    down by one minus the square root of the way gone (Hagele et al. 2024, arXiv:2405.18392)."""
+
+    kind: Literal["wsd"] = "wsd"
+    decay_ratio: Annotated[float, Field(gt=0, le=1)] = 0.2
+
+
+Schedule = Annotated[Constant | Linear | Cosine | WSD, Field(discriminator="kind")]
+
+
+USUAL_TARGETS = (
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "gate_proj",
+    "up_proj",
+    "down_proj",
+    "experts",
+    "fc1_latent_proj",
+    "fc2_latent_proj",
+)
+"""prime-rl's. No model has all of them; those that a model lacks are passed over."""
+
+
+class Lora(Frozen):
+    """Train low-rank adapters beside the model's weights, which stay as they are."""
+
+    rank: Count = 16
+    alpha: Positive = 32.0
+    """The adapter's product is scaled by alpha / rank; with `use_rslora` by alpha / sqrt(rank)."""
+    dropout: Fraction = 0.0
+    """Share of an adapter's inputs that a step leaves out."""
+    target_modules: tuple[str, ...] | Literal["all-linear"] | None = None
+    """A name is any part of a module's path (`q_proj`, `self_attn`); with a metacharacter it is a regular expression
+    to be found in the path. None is `USUAL_TARGETS`."""
+    modules_to_save: tuple[str, ...] = ()
+    """Modules that are trained whole and saved with the adapter, named in the same way."""
+    use_rslora: bool = False
+    use_dora: bool = False
+    """Train the length of each row of a weight apart from its direction (Liu et al. 2024, arXiv:2402.09353)."""
+    quantize: Literal["nf4"] | None = None
+    """Hold the model's linear weights in 4 bits (QLoRA, Dettmers et al. 2023, arXiv:2305.14314)."""
+
+
+class Export(Frozen):
+    """What is made of the trained weights at each save."""
+
+    merged: bool = False
+    """Beside an adapter, a whole model with the adapter added in."""
 
 
 class Checkpoints(Frozen):
@@ -182,7 +270,10 @@ class TrainSpec(Frozen):
     epochs: Positive | None = None
     """At least one of `steps` and `epochs` is set; whichever ends first ends the run."""
     renderer: Renderer = Renderer()
-    optimizer: AdamW = AdamW()
+    lora: Lora | None = None
+    """None trains every weight."""
+    export: Export = Export()
+    optimizer: Optimizer = AdamW()
     schedule: Schedule = Constant()
     clip_norm: Positive | None = 1.0
     checkpoints: Checkpoints | None = None

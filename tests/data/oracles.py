@@ -4,6 +4,7 @@ A family whose own tokenizer cannot be fetched is judged with Qwen3's, to which 
 """
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -17,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from burnish.data.conversations import Conversation, ToolCall, parse_conversation, read_messages
 from burnish.data.formats import Record
-from burnish.data.render import ChatRenderer, load_chat_renderer
+from burnish.data.render import ChatRenderer, Sample, load_chat_renderer
 from burnish.data.render.pieces import control
 from burnish.data.render.thinking import split_thoughts
 from burnish.spec.train import LossMask, Renderer
@@ -70,6 +71,9 @@ class Pair:
         )
         return Tokens(list(sample.token_ids), [0, *map(int, sample.loss_mask[1:])])
 
+    def samples(self, row: Row) -> list[Sample]:
+        return self.ours.write(conversation(row), LossMask())
+
     def prompts(self, messages: list[Row]) -> tuple[list[int], list[int]]:
         """What comes before the next answer: ours and theirs."""
         theirs = self.theirs.render([_decoded(each) for each in messages], add_generation_prompt=True)
@@ -92,7 +96,7 @@ def assert_same(judged: Pair, row: Row, loss_mask: LossMask = LossMask()) -> Non
 
 def assert_learnt_once(judged: Pair, row: Row) -> None:
     """Over all samples of a row, each answer's words and thoughts are trained once, and are written in order."""
-    samples = judged.ours.write(conversation(row), LossMask())
+    samples = judged.samples(row)
     said = ["".join(piece.text for piece in sample.pieces if piece.trained) for sample in samples]
     for message in conversation(row).messages:
         if message.role == "assistant":
@@ -294,9 +298,12 @@ THOUGHT_CALLS: dict[str, Row] = {
     },
 }
 
-# Random ones. Text holds no mark of a think block or of a result, and does not begin or end with white space: what
-# is special about those stands above.
-WORDS = st.text('ab .,<>|/"{}é漢1\n', max_size=12).map(lambda text: text.strip()) | st.text(max_size=6).map(str.strip)
+# Random ones. Text holds no marks and control tokens, and does not begin or end with white space: what is special about
+# those stands elsewhere.
+MARKS = re.compile(r"<\|?/?\w+\|?>|\[\w+\]|/nothink")
+WORDS = (
+    st.text('ab .,<>|/"{}é漢1\n', max_size=12).map(lambda text: text.strip()) | st.text(max_size=6).map(str.strip)
+).filter(lambda text: not MARKS.search(text))
 SOME = WORDS.filter(bool)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | WORDS,

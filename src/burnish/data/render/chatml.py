@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from burnish.data.conversations import Conversation, Message, RowFault
 from burnish.data.render.pieces import History, Piece, control, is_trained, words
+from burnish.data.render.refusals import refuse_reasoning
 from burnish.spec.train import LossMask
 
 START, END = "<|im_start|>", "<|im_end|>"
@@ -26,10 +27,10 @@ class ChatML:
     shows_images: bool = False
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
-        refuse_tools(conversation, self.name)
+        _refuse_calls(conversation, self.name)
+        refuse_reasoning(conversation.messages, self.name)
         pieces = self.opening(conversation.messages)
         for message in conversation.messages:
-            refuse_reasoning(message, self.name)
             pieces += plain_turn(message.role, message.content, is_trained(message, loss_mask))
         return pieces
 
@@ -87,19 +88,9 @@ def body(before: str, text: str, after: str, role: str, trained: bool) -> list[P
     return [*pieces, words(text, role, True), words(after, role, False)]
 
 
-def refuse_tools(conversation: Conversation, name: str) -> None:
+def _refuse_calls(conversation: Conversation, name: str) -> None:
+    """Results of tools stay: they are turns like others, of a role of their own."""
     if conversation.tools:
         raise RowFault(f"tools are not rendered by `{name}`")
     if any(message.tool_calls for message in conversation.messages):
         raise RowFault(f"tool calls are not rendered by `{name}`")
-
-
-def refuse_reasoning(message: Message, name: str) -> None:
-    if message.reasoning:
-        raise RowFault(f"reasoning_content is not rendered by `{name}`")
-
-
-def refuse_later_system(messages: tuple[Message, ...], name: str) -> None:
-    for place, message in enumerate(messages):
-        if place and message.role == "system":
-            raise RowFault(f"messages[{place}] is a system turn, and `{name}` has one at the start alone")

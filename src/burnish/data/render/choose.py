@@ -7,6 +7,7 @@ from typing import Any
 
 from burnish.data.conversations import Conversation, Message, RowFault
 from burnish.data.render.chatml import ChatML, SmolLM
+from burnish.data.render.glm import GLM5, GLM45, GLM53
 from burnish.data.render.llama3 import DATE, Llama3
 from burnish.data.render.pieces import History, Piece, Script
 from burnish.data.render.prime_qwen3 import PrimeQwen3
@@ -83,6 +84,12 @@ NATIVE: dict[str, Callable[[Renderer], Script]] = {
     "smollm": lambda wish: SmolLM(),
     "qwen3": lambda wish: Qwen3(wish.enable_thinking is not False),
     "prime-qwen3": lambda wish: PrimeQwen3(),
+    "glm-4.5": lambda wish: GLM45(enable_thinking=wish.enable_thinking is not False),
+    "glm-5": lambda wish: GLM5("glm-5", wish.enable_thinking is not False, wish.clear_thinking is not False),
+    "glm-5.1": lambda wish: GLM5("glm-5.1", wish.enable_thinking is not False, wish.clear_thinking is not False),
+    "glm-5.3": lambda wish: GLM53(
+        clear_thinking=wish.clear_thinking is True, reasoning_effort=wish.reasoning_effort or "max"
+    ),
     "llama-3": lambda wish: Llama3(wish.date_string or DATE, wish.tools_in_user_message is not False),
 }
 """How each named renderer is made from its switches."""

@@ -25,3 +25,9 @@ def refuse_reasoning(messages: Iterable[Message], name: str) -> None:
 def refuse_text_beside_calls(message: Message, name: str) -> None:
     if message.tool_calls and message.content.strip():
         raise RowFault(f"the text beside a tool call is not rendered by `{name}`")
+
+
+def refuse_later_system(messages: tuple[Message, ...], name: str) -> None:
+    for place in range(1, len(messages)):
+        if messages[place].role == "system":
+            raise RowFault(f"messages[{place}] is a system turn, and `{name}` has one at the start alone")

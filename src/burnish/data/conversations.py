@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from burnish.data.formats import Record
-from burnish.data.ledger import BadRow
+from burnish.data.ledger import BadRow, RowFault
 from burnish.errors import DataError
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -81,10 +81,6 @@ class Conversation:
     """Plain text instead of turns; then `messages` is empty."""
 
 
-class RowFault(DataError):
-    """Why a row cannot be used, without its place: who knows that turns it into a `BadRow`."""
-
-
 def read_conversation(record: Record) -> Conversation:
     """The conversation in a record; `DataError` at its `file:line` if there is none."""
     try:
@@ -93,7 +89,7 @@ def read_conversation(record: Record) -> Conversation:
         raise DataError(f"{BadRow(record.where, str(fault))}.", hint=f"Understood are: {UNDERSTOOD}.") from fault
 
 
-def parse_conversation(record: Record) -> Conversation:
+def parse_conversation(record: Record, *, images_per_message: int | None = None) -> Conversation:
     """As `read_conversation`, with a `RowFault` for a row that cannot be used. A null column is an absent one."""
     row = record.value
     if row.get("messages") is not None:

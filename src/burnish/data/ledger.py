@@ -23,6 +23,10 @@ class BadRow(NamedTuple):
         return f"{self.where}: {self.reason}"
 
 
+class RowFault(DataError):
+    """Why a row cannot be used, without its place: who knows that turns it into a `BadRow`."""
+
+
 @dataclass
 class Ledger:
     """Counts of rows. `read == used + sum(dropped.values())`, always."""

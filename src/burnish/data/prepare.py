@@ -17,7 +17,7 @@ from burnish.data.ledger import Ledger
 from burnish.data.loader import FakeRows, RowLoader, RowSource, StoredRows
 from burnish.data.render import ChatRenderer, RenderedMany, load_chat_renderer
 from burnish.data.rows import pack_rows
-from burnish.data.sources import find_files
+from burnish.data.sources import find_sources
 from burnish.data.store import TokenStore, open_store, store_key
 from burnish.data.tokenise import Say, build_store, no_rows, without_text_among_chats, write_samples
 from burnish.errors import DataError
@@ -103,7 +103,7 @@ def probe_data(spec: TrainSpec, *, model_directory: Path, data_path: Path | None
         _fake_rows(spec, spec.data, model_directory)
         return
     path, data, ledger = data_path or Path(spec.data.path), spec.data, Ledger()
-    find_files(path, data.splits, called=data.path)
+    find_sources(path, data.splits, subsets=data.subsets, called=data.path)
     renderer = load_data_renderer(spec, data, model_directory)
     written = list(islice(write_samples(data, path, renderer, ledger), conversations))
     without_text_among_chats(bytes(each.is_text for each in written), lambda place: written[place].place.where, ledger)
@@ -222,8 +222,11 @@ _COUNTED_ROWS = 10_000
 
 def _key(spec: TrainSpec, data: SourceData, path: Path, model_directory: Path) -> str:
     root = path if path.is_dir() else path.parent
-    files = [(file.relative_to(root).as_posix(), file) for file in find_files(path, data.splits, called=data.path)]
+    sources = find_sources(path, data.splits, subsets=data.subsets, called=data.path)
+    held = dict.fromkeys(file.path for source in sources for file in source.files)
     parts: dict[str, Any] = {
+        "sources": [(source.label, [file.name for file in source.files]) for source in sources],
+        "images_per_message": data.images_per_message,
         "burnish": __version__,
         "tokenizers": tokenizers.__version__,
         "model": {name: _digest(model_directory / name) for name in TOKENIZER_FILES},
@@ -232,7 +235,7 @@ def _key(spec: TrainSpec, data: SourceData, path: Path, model_directory: Path) -
         "history_thinking": data.history_thinking,
         "allow_control_tokens": data.allow_control_tokens,
     }
-    return store_key(files, parts)
+    return store_key(((file.relative_to(root).as_posix(), file) for file in held), parts)
 
 
 def _digest(path: Path) -> str | None:

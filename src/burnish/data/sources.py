@@ -1,11 +1,18 @@
-"""From a path to raw records that remember their `file:line`. Knows files and splits, nothing of conversations."""
+"""From a path to raw records that remember their `file:line`. Knows files, subsets and splits, not conversations."""
 
+import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path, PurePosixPath
 
+from burnish.data.archives import SUFFIXES, is_archive, open_archive
+from burnish.data.files import DataFile, DiskFile
 from burnish.data.formats import READERS, Record, is_readable, read_file
 from burnish.data.ledger import BadRow
+from burnish.data.readme import MOST_BYTES, Configuration, default_of, is_match, read_configurations
 from burnish.errors import DataError
 
 SPLIT_WORDS = {
@@ -26,6 +33,16 @@ _SHARD = re.compile(r"(?P<split>\w+(?:\.\w+)*)-[0-9]{5}-of-[0-9]{5}")
 _NOT_DATA = re.compile(
     r"dataset_infos?\.json|dataset_dict\.json|state\.json|cache-.*\.arrow|(config|metadata|tokenizer_config)\.json",
 )
+_README = "README.md"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one subset and split of a data set is read from."""
+
+    label: str
+    """`en/train`, or `train` where no subset is named."""
+    files: tuple[DataFile, ...]
 
 
 def refuse(row: BadRow) -> None:
@@ -33,39 +50,54 @@ def refuse(row: BadRow) -> None:
 
 
 def read_records(
-    path: Path, splits: Sequence[str] = ("train",), *, on_bad: Callable[[BadRow], None] = refuse
+    path: Path,
+    splits: Sequence[str] = ("train",),
+    *,
+    subsets: Sequence[str] = (),
+    on_bad: Callable[[BadRow], None] = refuse,
+    rows: int | None = None,
 ) -> Iterator[Record]:
-    """Every record under `path` in the order of its files, one at a time.
+    """Every record of each source in the order of its files, one at a time; about `rows` in all, if that is set.
 
     A line that holds no record goes to `on_bad`, which may raise or return to go on.
     """
-    root = path if path.is_dir() else path.parent
-    for file in find_files(path, splits):
-        yield from read_file(file, file.relative_to(root).as_posix(), on_bad)
+    sources = find_sources(path, splits, subsets=subsets)
+    for source in sources:
+        records = (record for file in source.files for record in read_file(file, on_bad, source.label))
+        yield from islice(records, None if rows is None else -(-rows // len(sources)))
 
 
-def find_files(path: Path, splits: Sequence[str] = ("train",), *, called: str | None = None) -> list[Path]:
-    """The data files of these splits, sorted. `called` is the path as the user wrote it, for errors.
+def source_labels(splits: Sequence[str], subsets: Sequence[str] = ()) -> list[str]:
+    """The labels of the sources that `find_sources` finds for the same words."""
+    return [f"{subset}/{split}" if subset else split for subset, split in _pairs(splits, subsets)]
 
-    A file is read as it is. In a folder, at any depth, the split is told from the file's name, else from the
-    nearest folder's; where no file has one, all are `train`. READMEs, hidden files and descriptions are no data.
+
+def find_sources(
+    path: Path, splits: Sequence[str] = ("train",), *, subsets: Sequence[str] = (), called: str | None = None
+) -> list[Source]:
+    """The data files of each subset and split, sorted. `called` is the path as the user wrote it, for errors.
+
+    Subsets and splits go together one to one; a single split is read of every subset. A subset is a configuration of
+    the README or a folder. A single file is read as it is. In a folder or an archive, at any depth, the split is
+    told from the file's name, else from the nearest folder's; where no file has one, all are `train`. READMEs, hidden
+    files and descriptions are no data.
     """
+    called = called or str(path)
     if not path.exists():
-        raise _missing(path, called or str(path))
-    if path.is_file():
-        if not is_readable(path):
-            raise DataError(f"{called or path} is not a data file that can be read.", hint=_understood())
-        return [path]
-    files = sorted(_data_files(path))
-    if not files:
-        raise DataError(
-            f"{called or path} holds no data files: the dataset has no rows. It holds: {_entries(path)}.",
-            hint=_understood(),
-        )
-    return _of_splits(path, files, splits, called or str(path))
+        raise _missing(path, called)
+    _refuse_doubles(source_labels(splits, subsets))
+    if path.is_dir() or is_archive(path.name):
+        data = _DataSet(called, sorted(_walk(path), key=lambda file: file.name.split("/")), path)
+        pairs = _pairs(splits, subsets)
+        return [Source(f"{subset}/{split}" if subset else split, data.files(subset, split)) for subset, split in pairs]
+    if not is_readable(path.name):
+        raise DataError(f"{called} is not a data file that can be read.", hint=_understood())
+    if subsets:
+        raise DataError(f"{called} is one file, so it has no subset {subsets[0]!r}.", hint="Leave subsets out.")
+    return [Source(split, (DiskFile(path.parent, path.name, path),)) for split in splits]
 
 
-def split_of(relative: Path) -> str | None:
+def split_of(relative: PurePosixPath) -> str | None:
     """`data/train-00000-of-00001.parquet` -> `train`; None where neither file nor folder tells."""
     shard = _SHARD.match(relative.name)
     if shard and shard["split"] != "data":
@@ -78,34 +110,189 @@ def split_of(relative: Path) -> str | None:
     return None
 
 
-def _data_files(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+class _DataSet:
+    """All files of a folder or an archive, and what its README says of them."""
+
+    def __init__(self, called: str, files: list[DataFile], path: Path) -> None:
+        self._called = called
+        self._files = [file for file in files if PurePosixPath(file.name).name != _README]
+        if not self._files:
+            raise DataError(
+                f"{called} holds no data files: the dataset has no rows. It holds: {_entries(path)}.",
+                hint=_understood(),
+            )
+        readme = _nearest_readme([file for file in files if PurePosixPath(file.name).name == _README], self._files)
+        self._base = str(PurePosixPath(readme.name).parent).removeprefix(".") if readme else ""
+        self._configurations = _configurations_of(readme) if readme else []
+
+    def files(self, subset: str, split: str) -> tuple[DataFile, ...]:
+        configuration = self._configuration(subset)
+        if configuration is None:
+            return self._of_split(self._in_folder(subset) if subset else self._files, split)
+        folder = _joined(self._base, configuration.folder)
+        if configuration.patterns:
+            return self._of_patterns(configuration, folder, split)
+        files = [file for file in self._files if not folder or file.name.startswith(folder + "/")]
+        return self._of_split(files, split)
+
+    def _configuration(self, subset: str) -> Configuration | None:
+        """None leaves it to folders."""
+        if subset:
+            return next((each for each in self._configurations if each.name == subset), None)
+        chosen = default_of(self._configurations)
+        if self._configurations and chosen is None:
+            raise DataError(
+                f"{self._called} has several subsets and no default one: {_listed(self._subsets())}.",
+                hint='Choose with subsets = ["..."] under [data].',
+            )
+        return chosen
+
+    def _in_folder(self, subset: str) -> list[DataFile]:
+        """The files in the folder of that name that is nearest to the top."""
+        depths = {file.name: _depth(file.name, subset) for file in self._files}
+        found = [depth for depth in depths.values() if depth is not None]
+        if not found:
+            raise DataError(
+                f"{self._called} has no subset {subset!r}; it has: {_listed(self._subsets())}.",
+                hint='Choose with subsets = ["..."] under [data], or leave subsets out.',
+            )
+        return [file for file in self._files if depths[file.name] == min(found)]
+
+    def _of_patterns(self, configuration: Configuration, folder: str, split: str) -> tuple[DataFile, ...]:
+        wanted = SPLIT_WORDS.get(split, split)
+        name = next((name for name in (split, wanted) if name in configuration.patterns), None)
+        if name is None:
+            raise self._no_split(split, list(configuration.patterns))
+        patterns = [_joined(folder, pattern) for pattern in configuration.patterns[name]]
+        found = [file for file in self._files if any(is_match(file.name, pattern) for pattern in patterns)]
+        if not found:
+            raise DataError(
+                f"{self._called}: no file is called {' or '.join(patterns)}, as its README says of the split {name!r}.",
+                hint="Put the files it names, or correct its front matter. Nothing is fetched.",
+            )
+        return tuple(found)
+
+    def _of_split(self, files: Sequence[DataFile], split: str) -> tuple[DataFile, ...]:
+        named = [(split_of(PurePosixPath(file.name)), file) for file in files]
+        if all(name is None for name, _ in named):
+            named = [("train", file) for file in files]
+        wanted = SPLIT_WORDS.get(split, split)
+        found = tuple(file for name, file in named if name == wanted)
+        if not found:
+            raise self._no_split(split, [name for name, _ in named if name])
+        return found
+
+    def _no_split(self, split: str, there: Sequence[str]) -> DataError:
+        return DataError(
+            f"{self._called} has no split {split!r}; it has: {', '.join(sorted(set(there)))}.",
+            hint='Choose one with splits = ["..."].',
+        )
+
+    def _subsets(self) -> list[str]:
+        """The README's, else the folders that lie beside one another nearest to the top."""
+        if self._configurations:
+            return [each.name for each in self._configurations]
+        folders = [PurePosixPath(file.name).parts[:-1] for file in self._files]
+        level = 0
+        while len({folder[: level + 1] for folder in folders}) == 1 and all(len(folder) > level for folder in folders):
+            level += 1
+        return sorted({folder[level] for folder in folders if len(folder) > level})
+
+
+def _pairs(splits: Sequence[str], subsets: Sequence[str]) -> list[tuple[str, str]]:
+    if not subsets:
+        return [("", split) for split in splits]
+    return list(zip(subsets, splits if len(splits) > 1 else [*splits] * len(subsets), strict=True))
+
+
+def _refuse_doubles(labels: list[str]) -> None:
+    for label in labels:
+        if labels.count(label) > 1:
+            raise DataError(f"{label} is asked for twice.", hint="Name each subset and split once under [data].")
+
+
+def _walk(path: Path) -> Iterator[DataFile]:
+    if path.is_dir():
+        yield from _files_in(path, path)
+    else:
+        yield from _members(path, path.name)
+
+
+def _files_in(folder: Path, root: Path, above: tuple[Path, ...] = ()) -> Iterator[DataFile]:
     real = folder.resolve()
     if real in above:
         return  # a link back up
-    for entry in folder.iterdir():
-        if entry.name.startswith(".") or _NOT_DATA.fullmatch(entry.name):
+    try:
+        entries = [*os.scandir(folder)]
+    except OSError as error:
+        raise DataError(f"{folder.relative_to(root)} cannot be read ({error.strerror}).") from error
+    for entry in entries:
+        path = Path(entry.path)
+        name = path.relative_to(root).as_posix()
+        if not _is_wanted(entry.name) and not entry.is_dir() and not is_archive(entry.name):
+            continue
+        if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            yield from _data_files(entry, (*above, real))
-        elif is_readable(entry):
-            yield entry
+            yield from _files_in(path, root, (*above, real))
+        elif not _is_file(path, name):
+            continue
+        elif is_archive(entry.name):
+            yield from _members(path, name)
+        else:
+            yield DiskFile(root, name, path)
 
 
-def _of_splits(folder: Path, files: list[Path], splits: Sequence[str], called: str) -> list[Path]:
-    named = [(split_of(file.relative_to(folder)), file) for file in files]
-    if all(split is None for split, _ in named):
-        named = [("train", file) for file in files]
-    chosen = []
-    for split in splits:
-        wanted = SPLIT_WORDS.get(split, split)
-        found = [file for name, file in named if name == wanted]
-        if not found:
-            there = ", ".join(sorted({name for name, _ in named if name}))
-            raise DataError(
-                f"{called} has no split {split!r}; it has: {there}.", hint='Choose one with splits = ["..."].'
-            )
-        chosen += found
-    return chosen
+def _is_file(path: Path, name: str) -> bool:
+    """A link to nowhere is none; a pipe or a device under the name of data is an error, as reading it may never end."""
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return False
+    if not stat.S_ISREG(kind):
+        raise DataError(f"{name} is a pipe or a device, not a file.", hint="Take it away, or put a file there.")
+    return True
+
+
+def _members(path: Path, name: str) -> Iterator[DataFile]:
+    for member in open_archive(path, name).members():
+        parts = PurePosixPath(member.member).parts
+        if _is_wanted(parts[-1]) and not any(part.startswith(".") or part == "__MACOSX" for part in parts):
+            yield member
+
+
+def _is_wanted(name: str) -> bool:
+    return name == _README or (is_readable(name) and not name.startswith(".") and not _NOT_DATA.fullmatch(name))
+
+
+def _nearest_readme(readmes: list[DataFile], data: list[DataFile]) -> DataFile | None:
+    """The one nearest to the top that has all data beside or below it: a data set put within a folder keeps its own."""
+    for readme in sorted(readmes, key=lambda file: file.name.count("/")):
+        folder = readme.name.removesuffix(_README)
+        if all(file.name.startswith(folder) for file in data):
+            return readme
+    return None
+
+
+def _configurations_of(readme: DataFile) -> list[Configuration]:
+    with readme.open() as opened:
+        return read_configurations(opened.read(MOST_BYTES), readme.name)
+
+
+def _depth(name: str, subset: str) -> int | None:
+    """How many folders lie above the folder `subset` in this name; None if it is in none."""
+    folders, wanted = PurePosixPath(name).parts[:-1], PurePosixPath(subset).parts
+    places = range(len(folders) - len(wanted) + 1)
+    return next((place for place in places if wanted and folders[place : place + len(wanted)] == wanted), None)
+
+
+def _joined(folder: str, name: str) -> str:
+    return "/".join(part for part in (folder, name) if part)
+
+
+def _listed(names: Sequence[str], most: int = 20) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more if names else "none"
 
 
 def _missing(path: Path, called: str) -> DataError:
@@ -134,4 +321,7 @@ def _entries(folder: Path, most: int = 10) -> str:
 
 
 def _understood() -> str:
-    return f"A dataset is a file or folder of {', '.join(READERS)}."
+    return (
+        f"A dataset is a file or folder of {', '.join(READERS)} (text also with .gz, .bz2, .xz or .zst), "
+        f"or an archive of them ({', '.join(SUFFIXES[:4])})."
+    )

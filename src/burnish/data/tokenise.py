@@ -47,7 +47,7 @@ def build_store(
     *,
     rows: int | None = None,
 ) -> None:
-    """Tokenise every row under `path`, or the first `rows`; `DataError` if one cannot be used and none may be skipped."""
+    """Tokenise every row under `path`, or the first `rows`. `DataError` if one cannot be used and may not be skipped."""
     ledger = Ledger()
     with new_store(directory, key) as writer:
         fill = _Fill(renderer, writer, say)
@@ -68,11 +68,11 @@ def write_samples(
 
     With `rows`, only the first so many are read.
     """
-    for record in read_records(path, data.splits, on_bad=ledger.drop_bad):
+    for record in read_records(path, data.splits, subsets=data.subsets, on_bad=ledger.drop_bad, rows=rows):
         if rows is not None and ledger.read >= rows:
             return
         try:
-            conversation = parse_conversation(record)
+            conversation = parse_conversation(record, images_per_message=data.images_per_message)
             samples = renderer.write(conversation, data.loss_mask, history=data.history_thinking)
         except RowFault as fault:
             ledger.drop_bad(BadRow(record.where, str(fault)))
@@ -80,7 +80,7 @@ def write_samples(
         row = ledger.read
         ledger.use()
         for pieces, lost in samples:
-            place = Place(record.file, record.line, row, thoughts_lost=lost)
+            place = Place(record.file, record.line, row, record.source, lost)
             yield Written(pieces, place, conversation.text is not None)
 
 

@@ -1,0 +1,113 @@
+"""The configurations that a data set's README names in its front matter, as the Hugging Face hub has them.
+
+Knows YAML and patterns of names; which files there are is the caller's.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from burnish.errors import DataError
+
+MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Configuration:
+    name: str
+    default: bool = False
+    folder: str = ""
+    """`data_dir`, in which its files and patterns are."""
+    patterns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By split, names of files with `*` and `**`; none leaves it to the names of the files."""
+
+
+def read_configurations(readme: bytes, name: str) -> list[Configuration]:
+    """None where there is no front matter or no `configs` in it. `DataError` for one that cannot be understood."""
+    text = readme.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    front = re.match(r"---[ \t]*\n(.*?\n)---[ \t]*(\n|$)", text, re.DOTALL)
+    if front is None:
+        return []
+    try:
+        facts = yaml.safe_load(front[1])
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f":{where.line + 2}" if where else ""
+        raise DataError(f"{name}{line}: the front matter is not YAML.", hint=_CORRECT) from error
+    configs = facts.get("configs") if isinstance(facts, dict) else None
+    if configs is None:
+        return []
+    if not isinstance(configs, list):
+        raise _fault(name, "configs is no list")
+    return [_configuration(each, name) for each in configs]
+
+
+def is_match(file: str, pattern: str) -> bool:
+    """`data/train-*.parquet`; `**` reaches over folders. A name without either is a file, a folder or an archive."""
+    if not re.search(r"[*?\[]", pattern):
+        return file == pattern or file.startswith(pattern.rstrip("/") + "/")
+    # What lies in an archive is named by it: data/*.zip is all that is in them.
+    return re.fullmatch(_expression(pattern) + r"(?:(?<=\.zip|\.tar|\.tgz)/.*|(?<=\.tar\.gz)/.*)?", file) is not None
+
+
+def default_of(configurations: list[Configuration]) -> Configuration | None:
+    """The only one, the one that says so, or the one that is called `default`."""
+    if len(configurations) == 1:
+        return configurations[0]
+    said = [each for each in configurations if each.default] or [
+        each for each in configurations if each.name == "default"
+    ]
+    return said[0] if said else None
+
+
+def _configuration(value: Any, name: str) -> Configuration:
+    if not isinstance(value, dict) or not isinstance(value.get("config_name"), str | int | float):
+        raise _fault(name, "one of configs has no config_name")
+    title, folder = str(value["config_name"]), value.get("data_dir") or ""
+    if not isinstance(folder, str):
+        raise _fault(name, f"data_dir of {title!r} is no text")
+    patterns = _patterns(value.get("data_files"), title, name)
+    return Configuration(title, value.get("default") is True, _relative(folder), patterns)
+
+
+def _patterns(files: Any, title: str, name: str) -> dict[str, tuple[str, ...]]:
+    """A name, a list of names, or a list of `{split, path}`; names alone are `train`."""
+    if files is None:
+        return {}
+    if isinstance(files, dict):
+        files = [{"split": split, "path": path} for split, path in files.items()]
+    listed = files if isinstance(files, list) else [files]
+    found: dict[str, tuple[str, ...]] = {}
+    for each in listed:
+        split, paths = (each.get("split"), each.get("path")) if isinstance(each, dict) else ("train", each)
+        paths = paths if isinstance(paths, list) else [paths]
+        names = [path for path in paths if isinstance(path, str)]
+        if not isinstance(split, str) or not names or len(names) < len(paths):
+            raise _fault(name, f"data_files of {title!r} are not names, nor {{split, path}}")
+        found[split] = (*found.get(split, ()), *map(_relative, names))
+    return found
+
+
+def _relative(path: str) -> str:
+    while path.startswith("./"):
+        path = path[2:]
+    return path.strip("/") if path != "." else ""
+
+
+def _expression(pattern: str) -> str:
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]/]+\])", pattern)
+    return "".join(
+        _PARTS.get(part) or (part if part[:1] == "[" and part[-1:] == "]" else re.escape(part)) for part in parts
+    )
+
+
+_PARTS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def _fault(name: str, what: str) -> DataError:
+    return DataError(f"{name}: {what}.", hint=_CORRECT)
+
+
+_CORRECT = "Correct the lines between the two --- at its beginning, or leave them out."

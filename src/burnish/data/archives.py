@@ -1,4 +1,4 @@
-"""Members of zip and tar archives, opened one at a time. Nothing is unpacked into a folder, so none can land outside."""
+"""Members of zip and tar archives, opened one at a time. Nothing is unpacked into a folder, so none lands outside."""
 
 import io
 import posixpath

@@ -47,7 +47,7 @@ def build_store(
     *,
     rows: int | None = None,
 ) -> None:
-    """Tokenise every row under `path`, or the first `rows`. `DataError` if one cannot be used and may not be skipped."""
+    """Tokenise every row under `path`, or the first `rows`. `DataError` if one is bad and may not be skipped."""
     ledger = Ledger()
     with new_store(directory, key) as writer:
         fill = _Fill(renderer, writer, say)

@@ -7,8 +7,13 @@ from typing import Any
 
 from burnish.data.conversations import Conversation, Message, RowFault
 from burnish.data.render.chatml import ChatML, SmolLM
+from burnish.data.render.deepseek import DeepSeekR1, DeepSeekV3
+from burnish.data.render.gemma import Gemma3
 from burnish.data.render.glm import GLM5, GLM45, GLM53
 from burnish.data.render.llama3 import DATE, Llama3
+from burnish.data.render.mistral import Mistral
+from burnish.data.render.olmo import Olmo
+from burnish.data.render.phi4 import Phi4
 from burnish.data.render.pieces import History, Piece, Script
 from burnish.data.render.prime_qwen3 import PrimeQwen3
 from burnish.data.render.qwen3 import Qwen3
@@ -91,6 +96,12 @@ NATIVE: dict[str, Callable[[Renderer], Script]] = {
         clear_thinking=wish.clear_thinking is True, reasoning_effort=wish.reasoning_effort or "max"
     ),
     "llama-3": lambda wish: Llama3(wish.date_string or DATE, wish.tools_in_user_message is not False),
+    "gemma3": lambda wish: Gemma3(),
+    "deepseek-v3": lambda wish: DeepSeekV3(),
+    "deepseek-r1": lambda wish: DeepSeekR1(),
+    "mistral": lambda wish: Mistral(),
+    "phi-4": lambda wish: Phi4(),
+    "olmo": lambda wish: Olmo(),
 }
 """How each named renderer is made from its switches."""
 
@@ -136,11 +147,19 @@ def _agree(template: TemplateScript, script: Script, messages: tuple[Message, ..
         written = "".join(piece.text for piece in script.write(Conversation(messages), LossMask()))
         prompt = "".join(piece.text for piece in script.write_prompt(messages))
     except RowFault:
-        return True  # What the script refuses, it does not write otherwise.
+        return _refuses(template, messages)
     try:
         return written == template.text(messages, prompt=False) and prompt == template.text(messages, prompt=True)
     except RowFault:
         return False
+
+
+def _refuses(template: TemplateScript, messages: tuple[Message, ...]) -> bool:
+    try:
+        template.write(Conversation(messages), LossMask())
+    except RowFault:
+        return True
+    return False
 
 
 def _said(*turns: str) -> tuple[Message, ...]:

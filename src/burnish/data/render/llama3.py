@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 
 from burnish.data.conversations import Conversation, Message, RowFault
+from burnish.data.json_text import write_json
 from burnish.data.render.pieces import History, Piece, control, is_trained, words
 from burnish.data.render.refusals import refuse_reasoning, refuse_text_beside_calls
 from burnish.spec.train import LossMask
@@ -85,7 +86,7 @@ class Llama3:
         role = message.role
         if role == "tool":
             # The family's template writes a result as JSON, and so puts text in quotes.
-            return _whole("ipython", role, json.dumps(message.content, ensure_ascii=False), trained)
+            return _whole("ipython", role, write_json(message.content), trained)
         if role == "assistant":
             said = self._call(message) if message.tool_calls else message.content.strip()
             return [_header(role, role), words(said, role, trained), control(END, role, trained)]
@@ -96,7 +97,7 @@ class Llama3:
         if len(message.tool_calls) != 1:
             raise RowFault(f"`{self.name}` writes one tool call in a turn, and here are {len(message.tool_calls)}")
         call = message.tool_calls[0]
-        return f'{{"name": "{call.name}", "parameters": {json.dumps(call.arguments, ensure_ascii=False)}}}'
+        return f'{{"name": "{call.name}", "parameters": {write_json(call.arguments)}}}'
 
 
 def _header(named: str, role: str) -> Piece:

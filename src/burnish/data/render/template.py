@@ -125,11 +125,8 @@ class TemplateScript:
         told = [place for place, message in enumerate(conversation.messages) if message.role == "assistant"]
         askew = tuple(place for place in told if place not in answers)
         spans = self._other_spans(shielded, text) | answers
-        thoughtless = tuple(
-            place
-            for place in answers
-            if split_thoughts(shielded.messages[place])[0].strip() not in text[slice(*answers[place])]
-        )
+        lost = self._lost_thoughts(shielded)
+        thoughtless = tuple(place for place in answers if place in lost)
         return _Seen(text, spans, History(thoughtless, askew))
 
     def _spans(self, conversation: Conversation, text: str) -> dict[int, Span]:
@@ -143,6 +140,19 @@ class TemplateScript:
             if text.startswith(prompt):
                 spans[place] = (len(prompt), self._end_after(text, len(prompt)))
         return spans
+
+    def _lost_thoughts(self, conversation: Conversation) -> set[int]:
+        """Turns whose thoughts the template leaves out: with marks in their place, no mark is to be seen."""
+        marked = {
+            place: _marked_thoughts(place, message)
+            for place, message in enumerate(conversation.messages)
+            if message.role == "assistant" and split_thoughts(message)[0].strip()
+        }
+        if not marked:
+            return set()
+        messages = tuple(marked.get(place, message) for place, message in enumerate(conversation.messages))
+        text, _ = self._render(replace(conversation, messages=messages), prompt=False)
+        return {place for place in marked if _fence(place) not in text}
 
     def _other_spans(self, conversation: Conversation, text: str) -> dict[int, Span]:
         """Where the words of system, user and tool stand, found by fencing them in."""
@@ -307,13 +317,28 @@ def _take_marks(marked: str) -> tuple[str, list[Span]]:
     return text, spans
 
 
-def _fenced(number: int, content: str) -> str:
+def _fence(place: int) -> str:
+    return f"{_FENCE}{place}{_FENCE_END}"
+
+
+def _marked_thoughts(place: int, message: Message) -> Message:
+    if message.reasoning is not None:
+        return replace(message, reasoning=_fence(place))
+    thoughts = split_thoughts(message)[0].strip()
+    said = message.content.index("</think>")
+    before = message.content[:said].rindex(thoughts)
+    return replace(
+        message, content=message.content[:before] + _fence(place) + message.content[before + len(thoughts) :]
+    )
+
+
+def _fenced(place: int, content: str) -> str:
     """The words with a fence around them, inside the space that templates strip."""
     said = content.strip()
     if not said:
         return content
     start = content.index(said)
-    return f"{content[:start]}{_FENCE}{number}{_FENCE_END}{said}{_FENCE}{content[start + len(said) :]}"
+    return f"{content[:start]}{_fence(place)}{said}{_FENCE}{content[start + len(said) :]}"
 
 
 def _fenced_spans(fenced: str, text: str) -> dict[int, Span]:

@@ -22,6 +22,9 @@ class Vocabulary:
         self._turn = threading.Lock()
         self._control_ids: dict[str, list[int]] = {}
         added = self._tokenizer.get_added_tokens_decoder()
+        # Some families mark their turns with tokens that their tokenizer does not call special.
+        self._tokenizer.add_special_tokens([token for token in added.values() if _is_barred(token.content)])
+        added = self._tokenizer.get_added_tokens_decoder()
         self.control_tokens = {token.content: number for number, token in added.items() if token.special}
 
     def encode_control(self, text: str) -> list[int]:
@@ -85,6 +88,11 @@ class Vocabulary:
                 return self._tokenizer.encode(text, add_special_tokens=opening)
             finally:
                 self._tokenizer.encode_special_tokens = True
+
+
+def _is_barred(token: str) -> bool:
+    """Named as control tokens are: `<|user|>`, `<｜User｜>`, `<|turn>`, `<turn|>`."""
+    return token.startswith(("<|", "<｜")) or token.endswith(("|>", "｜>"))
 
 
 def _load(path: Path) -> Tokenizer:

@@ -134,7 +134,7 @@ def test_all_unknown_keys_are_named_in_one_answer_each_with_the_nearest() -> Non
         ("training.lora.r", "model.lora"),
         ("checkpoint.interval", "ckpt"),
         ("optimizer.lr", "optim"),
-        ("lora_rank", "model.lora"),
+        ("lora_rank", "model.lora.rank"),
         ("Model.name", "model"),
         ("monitor.file", "monitors"),
         ("deployment.gpus", "deployment.num_train_gpus"),

@@ -88,6 +88,7 @@ def _find_conflicts(config: PrimeConfig) -> Iterator[Fault]:
     yield from _check_length(config)
     yield from _check_data(config.data)
     yield from _check_optimizer(config)
+    yield from _check_lora(config)
     yield from _check_deployment(config)
     yield from _check_resume(config)
     yield from _check_names(config)
@@ -179,6 +180,24 @@ def _check_optimizer(config: PrimeConfig) -> Iterator[Fault]:
         yield Fault("invalid", "scheduler.min_lr", message, "The schedule goes down to min_lr: set it below lr.")
 
 
+def _check_lora(config: PrimeConfig) -> Iterator[Fault]:
+    lora = config.model.lora
+    if lora is None:
+        if config.export.merged:
+            message = "export.merged = true has nothing to merge: without [model.lora] every weight is trained."
+            yield Fault("invalid", "export.merged", message, "Leave it out: the exported model is whole.")
+        return
+    if lora.alpha == 0:
+        message = "model.lora.alpha = 0 would scale every adapter to nothing."
+        yield Fault("invalid", "model.lora.alpha", message, "Set it to twice the rank, say.")
+    if lora.dropout == 1:
+        message = "model.lora.dropout = 1 would leave every adapter without input."
+        yield Fault("invalid", "model.lora.dropout", message, "Set dropout = 0.05, say, or leave it out.")
+    if not lora.target_modules:
+        message = "model.lora.target_modules = [] adapts nothing."
+        yield Fault("invalid", "model.lora.target_modules", message, "Name some, or leave the key out.")
+
+
 def _check_deployment(config: PrimeConfig) -> Iterator[Fault]:
     deployment = config.deployment
     if isinstance(deployment, MultiNode):
@@ -252,6 +271,8 @@ def _translate(config: PrimeConfig, name: str | None) -> spec.TrainSpec:
         steps=config.max_steps,
         epochs=_epochs(config),
         renderer=_renderer(config),
+        lora=_lora(config),
+        export=spec.Export(merged=config.export.merged),
         optimizer=_optimizer(config),
         schedule=_schedule(config),
         clip_norm=config.optim.max_norm,
@@ -298,6 +319,16 @@ def _renderer(config: PrimeConfig) -> spec.Renderer:
     if name == "kimi-k2":
         said = {}  # its template has no switch
     return spec.Renderer.model_validate({"name": name, **said})
+
+
+def _lora(config: PrimeConfig) -> spec.Lora | None:
+    lora = config.model.lora
+    if lora is None:
+        return None
+    # prime-rl writes its default into the configs that it resolves: that asks for no module by name.
+    usual = lora.target_modules == spec.USUAL_TARGETS
+    named = "all-linear" if lora.target_modules == ("all-linear",) else lora.target_modules
+    return spec.Lora.model_validate(lora.model_dump() | {"target_modules": None if usual else named})
 
 
 def _optimizer(config: PrimeConfig) -> spec.Optimizer:

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field
 from burnish.dialects.schema import (
     Count,
     NoEffect,
+    NotNegative,
     Obeyed,
     Origin,
     Refused,
@@ -14,6 +15,7 @@ from burnish.dialects.schema import (
     Text,
     Whole,
 )
+from burnish.spec.train import USUAL_TARGETS
 
 _ROOMY = NoEffect("it trades time for memory and changes no result; the trainer chooses for itself")
 KERNEL = NoEffect("it picks a kernel and changes no result; burnish picks its own")
@@ -51,6 +53,31 @@ class Debug(Section):
     force_balanced_routing: Annotated[
         bool, Refused("experts are routed as the model routes them", hint="Leave it out: it is for debugging only.")
     ] = False
+
+
+class Lora(Section):
+    rank: Annotated[Count, Obeyed("rank of each adapter")] = 16
+    alpha: Annotated[NotNegative, Obeyed("adapters are scaled by alpha / rank")] = 32.0
+    dropout: Annotated[
+        NotNegative, Field(le=1), Obeyed("share of an adapter's inputs that a step leaves out; below 1")
+    ] = 0.0
+    target_modules: Annotated[
+        tuple[Text, ...] | Literal["all-linear"],
+        Obeyed(
+            "parts of modules' paths, or regular expressions to be found in them; each must match, but for the "
+            'default\'s. `"all-linear"` is every linear layer but the head'
+        ),
+    ] = USUAL_TARGETS
+    modules_to_save: Annotated[
+        tuple[Text, ...], Obeyed("modules that are trained whole and saved with the adapter, named in the same way")
+    ] = ()
+    use_rslora: Annotated[bool, Origin.BURNISH, Obeyed("scale by alpha / sqrt(rank) instead")] = False
+    use_dora: Annotated[bool, Origin.BURNISH, Obeyed("train each row's length apart from its direction (DoRA)")] = False
+    quantize: Annotated[
+        Literal["nf4"] | None,
+        Origin.BURNISH,
+        Obeyed("hold the frozen linear weights in 4 bits (QLoRA), through bitsandbytes; merging takes the full ones"),
+    ] = None
 
 
 def _switch(value: Any) -> Any:
@@ -95,9 +122,7 @@ class Model(Section):
     quantization: Annotated[Any, Refused("training in 8 bits is not built", hint="Leave quantization out.")] = None
     index_cache: Annotated[Any, Refused("sparse attention indices are not built", hint="Leave it out.")] = None
     freeze_moe_router: Annotated[bool, Refused("freezing part of a model is not built", hint="Leave it out.")] = False
-    lora: Annotated[
-        Any, Refused("LoRA is not built; every weight is trained", hint="Leave [model.lora] out for a full fine-tune.")
-    ] = None
+    lora: Annotated[Lora | None, Obeyed("train adapters beside the model's weights, which stay as they are")] = None
     debug: Annotated[Debug, Obeyed("switches for debugging")] = Field(default_factory=Debug)
     fused_lm_head_token_chunk_size: Annotated[Whole | Literal["disabled"], _ROOMY] = 8192
     fused_lm_head_chunk_size: Annotated[Whole | Literal["auto", "disabled"] | None, Origin.OLDER, _ROOMY] = None

@@ -196,6 +196,14 @@ class WSD(Warm):
 # -- checkpoints ------------------------------------------------------------
 
 
+class Export(Section):
+    merged: Annotated[
+        bool,
+        Origin.BURNISH,
+        Obeyed("with [model.lora]: at each save also `step_N/merged`, the model with the adapter added in"),
+    ] = False
+
+
 class Checkpoints(Section):
     output_dir: Annotated[
         str | None,
@@ -322,6 +330,9 @@ class PrimeConfig(Section):
     ckpt: Annotated[
         Checkpoints | None, Obeyed("keep a resumable checkpoint at the end; absent: only the trained model is exported")
     ] = None
+    export: Annotated[Export, Origin.BURNISH, Obeyed("what is made of the trained weights")] = Field(
+        default_factory=Export
+    )
     resume: Annotated[Resume | None, Obeyed("start from a checkpoint; empty: the newest whole one")] = None
     deployment: Annotated[SingleNode | MultiNode, Field(discriminator="type"), Obeyed("the devices to train on")] = (
         Field(default_factory=SingleNode)

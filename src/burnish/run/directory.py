@@ -81,8 +81,13 @@ class CheckpointDirectory:
 
     @property
     def model(self) -> Path:
-        """A Hugging Face folder that stock transformers loads."""
+        """A Hugging Face folder that stock transformers loads, or that of an adapter."""
         return self.root / "model"
+
+    @property
+    def merged(self) -> Path:
+        """Where `model` is an adapter: the base model with the adapter added in."""
+        return self.root / "merged"
 
     @property
     def marker(self) -> Path:

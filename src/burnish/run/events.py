@@ -66,6 +66,10 @@ class DataFacts(BaseModel):
     tokens_dropped: dict[str, int] = {}
     """Tokens of dropped samples, by reason."""
     trained_tokens_dropped: dict[str, int] = {}
+    samples_repeated: int = 0
+    """Of `samples`, how many an epoch learns from again, as one source is drawn while another begins anew."""
+    tokens_repeated: int = 0
+    trained_tokens_repeated: int = 0
     thoughts_lost: int = 0
     """Trained turns that stand there without their thoughts (`history_thinking = "drop"`)."""
     sources: dict[str, Share] = {}
@@ -85,6 +89,22 @@ class Prepared(Event, DataFacts):
     steps_per_epoch: int
     stream_at_end: str = ""
     """The same for all steps of the run: what `Step.stream` is to come to."""
+
+
+class Adapted(Event):
+    """Adapters are in place; all but them is frozen. Told once an attempt."""
+
+    kind: Literal["adapted"] = "adapted"
+    rank: int
+    modules: dict[str, int]
+    """Adapted weights by the last part of their name, and how many: `{"q_proj": 28, "experts.down_proj": 48}`."""
+    saved_whole: tuple[str, ...] = ()
+    """Modules that are trained whole."""
+    passed_over: tuple[str, ...] = ()
+    """Usual targets that this model lacks."""
+    trainable_parameters: int
+    parameters: int
+    """Of the model without its adapters."""
 
 
 class Step(Event):
@@ -118,9 +138,10 @@ class CheckpointRemoved(Event):
 
 
 class Exported(Event):
-    """A Hugging Face folder that stock transformers loads."""
+    """A Hugging Face folder that stock transformers loads; an adapter's, stock peft with its base."""
 
     kind: Literal["exported"] = "exported"
+    form: Literal["full", "adapter", "merged"] = "full"
     step: int
     path: str
     size_bytes: int
@@ -138,7 +159,8 @@ class Finished(Event):
 
 
 AnyEvent = Annotated[
-    Started | Prepared | Step | Checkpointed | CheckpointRemoved | Exported | Finished, Field(discriminator="kind")
+    Started | Prepared | Adapted | Step | Checkpointed | CheckpointRemoved | Exported | Finished,
+    Field(discriminator="kind"),
 ]
 _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 

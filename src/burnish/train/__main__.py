@@ -61,7 +61,7 @@ def _run(run: RunDirectory, diary: EventWriter, stop: StopSignal) -> None:
         os.environ.update(order.spec.environment)
         settle_process()
         start = _open_run(run, order, diary)
-        engine = _import_beside("burnish.train.loop")
+        engine = _import_beside("burnish.train.loop", *(["burnish.train.adapter"] if order.spec.lora else []))
         data = prepare_data(
             order.spec,
             model_directory=order.model_directory,
@@ -96,8 +96,8 @@ def _open_run(run: RunDirectory, order: RunOrder, diary: EventWriter) -> Checkpo
     return start
 
 
-def _import_beside(module: str) -> Future[ModuleType]:
-    """The module, once it is imported in a thread of its own.
+def _import_beside(module: str, *others: str) -> Future[ModuleType]:
+    """The module, once it and the others are imported in a thread of their own.
 
     By name, because that is the point: nothing here may import torch before `settle_process`, and tokenising a data
     set spends its time in Rust, so the two share the machine well.
@@ -106,7 +106,10 @@ def _import_beside(module: str) -> Future[ModuleType]:
 
     def work() -> None:
         try:
-            future.set_result(importlib.import_module(module))
+            loaded = importlib.import_module(module)
+            for other in others:
+                importlib.import_module(other)
+            future.set_result(loaded)
         except BaseException as error:
             future.set_exception(error)
 

@@ -12,13 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 
 from burnish.data import stream
 from burnish.errors import RunError
+from burnish.run.forecast import trainer_bytes_per_parameter
+from burnish.spec import train as spec
+from burnish.train.optim import Optimizer, make_state
 
 _COUNTERS = "progress.json"
 
@@ -36,19 +38,21 @@ class Progress:
     """Hash of all that was learnt from."""
 
 
-def save_trainer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+def save_trainer(folder: Path, model: nn.Module, optimizer: Optimizer, progress: Progress) -> None:
     folder.mkdir()
     with _alone():
         state_dict_saver.save(_state(model, optimizer), checkpoint_id=folder, no_dist=True)
     (folder / _COUNTERS).write_text(json.dumps(asdict(progress)))
 
 
-def load_trainer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+def load_trainer(folder: Path, model: nn.Module, optimizer: Optimizer) -> Progress:
     """Overwrite weights and moments in place, to the bit; `RunError` if the folder is another model's."""
-    _make_moments(optimizer)
+    make_state(optimizer)
     try:
+        state = _state(model, optimizer)
         with _alone():
-            state_dict_loader.load(_state(model, optimizer), checkpoint_id=folder, no_dist=True)
+            state_dict_loader.load(state, checkpoint_id=folder, no_dist=True)
+        _take_counts(state["app"]["optimizer"], model, optimizer)
         return Progress(**json.loads((folder / _COUNTERS).read_text()))
     except (CheckpointException, RuntimeError, ValueError, TypeError, KeyError, OSError) as error:
         raise RunError(
@@ -57,30 +61,32 @@ def load_trainer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimize
         ) from error
 
 
-def trainer_bytes(model: nn.Module) -> int:
-    """Size of a save, to a per cent: weights and two moments, float32."""
-    return 12 * sum(parameter.numel() for parameter in model.parameters())
+def trainer_bytes(model: nn.Module, wish: spec.Optimizer) -> int:
+    """Size of a save, to a per cent: what learns, and the optimizer's state of it."""
+    return trainer_bytes_per_parameter(wish) * sum(parameter.numel() for _, parameter in _learning(model))
 
 
-def _state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def _state(model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     """Everything by the parameter's full name; tensors are shared with the model, not copied."""
-    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    moments: dict[str, Tensor] = {}
-    for name, parameter in model.named_parameters():
+    weights = {name: parameter.detach() for name, parameter in _learning(model)}
+    moments: dict[str, Any] = {}
+    for name, parameter in _learning(model):
         for key, value in optimizer.state.get(parameter, {}).items():
             moments[f"{name}.{key}"] = value
     return {"app": {"model": weights, "optimizer": moments}}
 
 
-def _make_moments(optimizer: torch.optim.Optimizer) -> None:
-    """AdamW makes its state at its first step; a load needs the places before."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            optimizer.state[parameter] = {
-                "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
+def _take_counts(moments: dict[str, Any], model: nn.Module, optimizer: Optimizer) -> None:
+    """Tensors are read in place; what an optimizer keeps as a plain number is not."""
+    for name, parameter in _learning(model):
+        for key, value in optimizer.state.get(parameter, {}).items():
+            if not isinstance(value, Tensor):
+                optimizer.state[parameter][key] = moments[f"{name}.{key}"]
+
+
+def _learning(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """What is frozen is the base model's, and is read from its folder again."""
+    return ((name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad)
 
 
 @contextmanager

@@ -31,9 +31,7 @@ def export_model(folder: Path, decoder: Decoder, *, base: Path) -> None:
     dtype = stored_dtype(base)
     decoder.model.config.dtype = dtype
     decoder.model.save_pretrained(folder, state_dict=_rounded(decoder, dtype))
-    for name in _COMPANIONS:
-        if (base / name).is_file():
-            shutil.copyfile(base / name, folder / name)
+    copy_companions(base, folder)
 
 
 def _rounded(decoder: Decoder, dtype: torch.dtype) -> dict[str, torch.Tensor]:
@@ -47,8 +45,17 @@ def _rounded(decoder: Decoder, dtype: torch.dtype) -> dict[str, torch.Tensor]:
 
 def export_bytes(decoder: Decoder, *, base: Path) -> int:
     """Size of an export, to a per cent."""
-    companions = sum((base / name).stat().st_size for name in _COMPANIONS if (base / name).is_file())
-    return stored_dtype(base).itemsize * sum(each.numel() for each in decoder.parameters()) + companions
+    return stored_dtype(base).itemsize * sum(each.numel() for each in decoder.parameters()) + companion_bytes(base)
+
+
+def copy_companions(base: Path, folder: Path) -> None:
+    for name in _COMPANIONS:
+        if (base / name).is_file():
+            shutil.copyfile(base / name, folder / name)
+
+
+def companion_bytes(base: Path) -> int:
+    return sum((base / name).stat().st_size for name in _COMPANIONS if (base / name).is_file())
 
 
 def stored_dtype(base: Path) -> torch.dtype:

@@ -1,6 +1,7 @@
 """What the light half of the trainer hands to the half with torch."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from burnish.data.prepare import PreparedData
@@ -25,6 +26,12 @@ class Job:
     diary: EventWriter
     stop: StopSignal
     say: Say
+
+    @property
+    def base_name(self) -> str:
+        """What an adapter calls its base: the catalogue's name, or the folder where that is what was named."""
+        named, folder = self.order.spec.model, self.order.model_directory
+        return str(folder) if Path(named).expanduser().resolve() == folder.resolve() else named
 
 
 def compute_dtype(order: RunOrder) -> DtypeName:

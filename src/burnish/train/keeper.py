@@ -1,8 +1,8 @@
 """When a run saves, and what is said of it. Folders are `shelf`'s affair, content `checkpoint`'s and `export`'s."""
 
 import time
-
-import torch
+from pathlib import Path
+from typing import Literal
 
 from burnish.literals import format_size
 from burnish.run.directory import CheckpointDirectory
@@ -12,11 +12,12 @@ from burnish.train.export import export_bytes, export_model
 from burnish.train.job import Job
 from burnish.train.meter import format_seconds
 from burnish.train.model import Decoder
+from burnish.train.optim import Optimizer
 from burnish.train.shelf import Room, folder_bytes, retire, shelving
 
 
 class Keeper:
-    def __init__(self, job: Job, decoder: Decoder, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, job: Job, decoder: Decoder, optimizer: Optimizer) -> None:
         self._job = job
         self._decoder = decoder
         self._optimizer = optimizer
@@ -40,16 +41,32 @@ class Keeper:
         if step == self._saved_step:
             return
         started = time.perf_counter()
-        base = self._job.order.model_directory
-        need = export_bytes(self._decoder, base=base) + (trainer_bytes(self._decoder) if with_trainer else 0)
+        need = self._export_bytes() + (
+            trainer_bytes(self._decoder, self._job.order.spec.optimizer) if with_trainer else 0
+        )
         self._room.check(step, need_bytes=need)
         with shelving(self._job.run, step, say=self._job.say) as folder:
             if with_trainer:
                 save_trainer(folder.trainer, self._decoder.model, self._optimizer, progress)
-            export_model(folder.model, self._decoder, base=base)
+            self._export(folder)
         self._saved_step = step
         self._announce(self._job.run.checkpoint(step), time.perf_counter() - started)
         self._retire()
+
+    def _export(self, folder: CheckpointDirectory) -> None:
+        base, adapter = self._job.order.model_directory, self._decoder.adapter
+        if adapter is None:
+            export_model(folder.model, self._decoder, base=base)
+            return
+        adapter.export(folder.model, base=base, base_name=self._job.base_name)
+        if self._job.order.spec.export.merged:
+            adapter.export_merged(folder.merged, base=base)
+
+    def _export_bytes(self) -> int:
+        base, adapter = self._job.order.model_directory, self._decoder.adapter
+        if adapter is None:
+            return export_bytes(self._decoder, base=base)
+        return adapter.export_bytes(base=base, merged=self._job.order.spec.export.merged)
 
     def announce_found(self) -> None:
         """Tell the diary of a checkpoint that an attempt saved but did not live to tell of."""
@@ -66,12 +83,18 @@ class Keeper:
             self._job.diary.append(
                 Checkpointed(step=step, path=path, size_bytes=folder_bytes(checkpoint.trainer), seconds=seconds)
             )
-        self._job.diary.append(
-            Exported(step=step, path=run.relative(checkpoint.model), size_bytes=folder_bytes(checkpoint.model))
-        )
+        if checkpoint.merged.is_dir():
+            self._tell_export(checkpoint, checkpoint.merged, "merged")
+        self._tell_export(checkpoint, checkpoint.model, "adapter" if self._decoder.adapter else "full")
         what = "Checkpoint" if checkpoint.trainer.is_dir() else "Model"
         place = run.relative(checkpoint.root)
         self._job.say("INFO", f"{what} of step {step}: {place}, {format_size(size)} in {format_seconds(seconds)}")
+
+    def _tell_export(
+        self, checkpoint: CheckpointDirectory, folder: Path, form: Literal["full", "adapter", "merged"]
+    ) -> None:
+        path = self._job.run.relative(folder)
+        self._job.diary.append(Exported(step=checkpoint.step, form=form, path=path, size_bytes=folder_bytes(folder)))
 
     def _retire(self) -> None:
         for step in retire(self._job.run, keep_last=self._wish.keep_last if self._wish else None):

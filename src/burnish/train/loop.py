@@ -4,6 +4,7 @@ Knows the order and the data's rows. Where ranks meet it asks `World`; how to sa
 """
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from burnish.data import stream
 from burnish.data.loader import Batch, RowLoader
 from burnish.data.prepare import row_loader
 from burnish.errors import ModelError, PlanError, RunError
-from burnish.run.events import Finished, Step
+from burnish.run.events import Adapted, Finished, Step
 from burnish.run.plan import learning_rate_at
 from burnish.spec.model_facts import ModelFacts, read_model_facts
 from burnish.train import optim
@@ -43,7 +44,7 @@ def _train(job: Job) -> None:
     spec = job.order.spec
     with job.stop.interrupting():
         world = open_world(job.order.layout, compute_dtype(job.order))
-        decoder = load_decoder(job.order.model_directory, world)
+        decoder = open_decoder(job, world)
         optimizer = optim.build_optimizer(decoder.model, spec.optimizer)
         progress = load_trainer(job.start.trainer, decoder.model, optimizer) if job.start else Progress()
         loader = open_loader(job, world)
@@ -103,7 +104,7 @@ class StepResult:
 def take_step(
     world: World,
     decoder: Decoder,
-    optimizer: torch.optim.AdamW,
+    optimizer: optim.Optimizer,
     batches: list[Batch],
     *,
     learning_rate: float,
@@ -187,6 +188,35 @@ def diverged(step: int) -> RunError:
         "nothing was learned from them.",
         hint="Lower optim.lr, set or lower optim.max_norm, or look at the rows of these steps.",
     )
+
+
+def open_decoder(job: Job, world: World) -> Decoder:
+    """The model to train, with adapters where they are asked for; what is adapted goes into the diary and the log."""
+    wish = job.order.spec.lora
+    decoder = load_decoder(job.order.model_directory, world, quantize=wish.quantize if wish else None)
+    if wish is not None:
+        # peft takes a second to import, and most runs need none.
+        from burnish.train.adapter import Adapter
+
+        seed = job.order.spec.seed
+        decoder.adapter = Adapter.put_into(decoder.model, wish, seed=seed, compute_dtype=world.compute_dtype)
+        job.diary.append(decoder.adapter.told)
+        for line in adapter_lines(decoder.adapter.told):
+            job.say("INFO", line)
+    return decoder
+
+
+def adapter_lines(told: Adapted) -> Iterator[str]:
+    """What a user should know of the adapters, as log lines."""
+    modules = ", ".join(f"{name} x {count}" for name, count in told.modules.items())
+    whole = f", and {', '.join(told.saved_whole)} whole" if told.saved_whole else ""
+    share = told.trainable_parameters / told.parameters
+    yield (
+        f"Adapters of rank {told.rank} on {modules}{whole}: "
+        f"{told.trainable_parameters:,} parameters are trained, {share:.3%} of the model's {told.parameters:,}"
+    )
+    if told.passed_over:
+        yield f"The model has no {', '.join(told.passed_over)}; these usual targets are passed over."
 
 
 def open_loader(job: Job, world: World) -> RowLoader:

@@ -5,6 +5,7 @@ Knows nothing of torch, so it can be asked first.
 
 import ctypes
 import ctypes.util
+import logging
 import os
 import resource
 from collections.abc import MutableMapping
@@ -24,6 +25,8 @@ def settle_process(environment: MutableMapping[str, str] = os.environ) -> None:
     environment.setdefault("OMP_NUM_THREADS", str(cores()))
     environment.setdefault("HF_HUB_OFFLINE", "1")
     environment.setdefault("TOKENIZERS_PARALLELISM", "true")
+    # bitsandbytes warns of a CPU kernel that only generation would use.
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     _keep_memory()
 
 

@@ -6,13 +6,13 @@ Knows no optimizer, no step and no file but the model's own.
 # T tokens of a stream, N of them trained, H hidden, V vocabulary.
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 from transformers.utils import logging
 
 from burnish.data.loader import IGNORED, Batch
@@ -20,6 +20,9 @@ from burnish.errors import ModelError
 from burnish.train import attention
 from burnish.train.loss import linear_cross_entropy
 from burnish.train.parallel import World
+
+if TYPE_CHECKING:
+    from burnish.train.adapter import Adapter
 
 _PROBE_TOKENS = 12
 
@@ -30,6 +33,8 @@ class Decoder(nn.Module):
     def __init__(self, model: PreTrainedModel, world: World) -> None:
         super().__init__()
         self.model = model
+        self.adapter: Adapter | None = None
+        """What is trained in place of the model's own weights, where that is so."""
         self._world = world
 
     @property
@@ -41,6 +46,8 @@ class Decoder(nn.Module):
     def head_VH(self) -> Tensor:
         """The matrix that makes logits of hidden states; where embeddings are tied, the same parameter as theirs."""
         head = self.model.get_output_embeddings()
+        if self.adapter is not None and head is not None:
+            head = self.adapter.trained(head)
         assert isinstance(head, nn.Linear)
         return head.weight
 
@@ -65,9 +72,15 @@ class Decoder(nn.Module):
         return linear_cross_entropy(hidden_NH, self.head_VH, targets_N, scale=scale)
 
 
-def load_decoder(folder: Path, world: World) -> Decoder:
+def load_decoder(folder: Path, world: World, *, quantize: Literal["nf4"] | None = None) -> Decoder:
     """The model in `folder`, ready to train; `ModelError` if it does not load whole, or computes what we do not."""
-    model = load_pretrained(folder, dtype=torch.float32, attention=attention.NAME, device=world.device)
+    model = load_pretrained(
+        folder,
+        dtype=torch.float32,
+        attention=attention.NAME,
+        device=world.device,
+        packing=None if quantize is None else _four_bits(world),
+    )
     _own_memory(model)
     _learn_every_embedding(model)
     decoder = Decoder(model, world)
@@ -75,10 +88,19 @@ def load_decoder(folder: Path, world: World) -> Decoder:
     return decoder.train()
 
 
-def load_pretrained(folder: Path, *, dtype: torch.dtype, attention: str, device: torch.device) -> PreTrainedModel:
+def load_pretrained(
+    folder: Path,
+    *,
+    dtype: torch.dtype,
+    attention: str,
+    device: torch.device,
+    packing: BitsAndBytesConfig | None = None,
+) -> PreTrainedModel:
     """The model in a Hugging Face folder, all of its weights; `ModelError` if it does not load whole."""
     logging.disable_progress_bar()
     settings: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention, "local_files_only": True}
+    if packing is not None:
+        settings |= {"quantization_config": packing, "device_map": {"": device}}
     try:
         model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc] (a pair, where a report is asked for)
             folder, output_loading_info=True, **settings
@@ -91,14 +113,26 @@ def load_pretrained(folder: Path, *, dtype: torch.dtype, attention: str, device:
             f"The model in {folder} lacks {len(missing)} of its weights, {missing[0]} among them.",
             hint="Copy or download it again.",
         )
-    nn.Module.to(model, device)
+    if packing is None:
+        nn.Module.to(model, device)
     return model
+
+
+def _four_bits(world: World) -> BitsAndBytesConfig:
+    """NF4 with its scales quantised in turn, as QLoRA has it: 4.13 bits a weight."""
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=world.compute_dtype,
+    )
 
 
 def _own_memory(model: PreTrainedModel) -> None:
     """Weights may be views into the mapped file, aligned as they come; products are only repeatable on even ground."""
     for parameter in model.parameters():
-        parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
+        if parameter.is_floating_point():
+            parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
 
 
 def _learn_every_embedding(model: PreTrainedModel) -> None:

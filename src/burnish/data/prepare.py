@@ -12,7 +12,8 @@ import tokenizers
 
 from burnish import __version__
 from burnish.data import stream
-from burnish.data.account import TOO_LONG, count_all, decide_fate, loss_sentences
+from burnish.data.account import TOO_LONG, Fate, count_all, decide_fate, loss_sentences
+from burnish.data.epoch import epoch_samples, is_mixed, mixing_fault
 from burnish.data.ledger import Ledger
 from burnish.data.loader import FakeRows, RowLoader, RowSource, StoredRows
 from burnish.data.render import ChatRenderer, RenderedMany, load_chat_renderer
@@ -139,12 +140,18 @@ _ROOM = 'Raise data.seq_len, or set overflow = "truncate" under [data] to cut su
 def pack_data(spec: TrainSpec, data: SourceData, store: TokenStore) -> PreparedData:
     """Rows of a store and their account. Refuses nothing: there may be no row at all."""
     limit = spec.row_tokens
-    fate = decide_fate(store, row_tokens=limit, overflow=data.overflow)
-    documents = np.flatnonzero(fate.used)
+    fate = _fate(spec, data, store)
+    documents = epoch_samples(data, store, fate)
+    fate = fate.drawing(documents)
     packed = pack_rows(fate.lengths[documents], row_tokens=limit, pack=data.pack)
     source = StoredRows(store, documents, packed, limit)
     of_epoch = stream.to_text(source.row_streams().sum(axis=0, dtype=np.uint32)) if len(packed) else ""
-    return PreparedData(source, count_all(store, fate, rows=len(packed), row_tokens=limit, stream=of_epoch))
+    facts = count_all(store, fate, documents, rows=len(packed), row_tokens=limit, stream=of_epoch)
+    return PreparedData(source, facts)
+
+
+def _fate(spec: TrainSpec, data: SourceData, store: TokenStore) -> Fate:
+    return decide_fate(store, row_tokens=spec.row_tokens, overflow=data.overflow)
 
 
 def find_refusals(spec: TrainSpec, data: SourceData, store: TokenStore, facts: DataFacts) -> Iterator[DataError]:
@@ -154,6 +161,8 @@ def find_refusals(spec: TrainSpec, data: SourceData, store: TokenStore, facts: D
     long = store.lengths > spec.row_tokens
     if long.any() and data.overflow == "error":
         yield _too_long(store, long, spec.row_tokens)
+    elif is_mixed(data) and (fault := mixing_fault(data, store, _fate(spec, data, store))):
+        yield fault
     elif not facts.samples:
         yield _nothing_left(data, facts)
 

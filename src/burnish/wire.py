@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from burnish.run.report import CheckReport
 from burnish.run.status import RunStatus
 
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
@@ -92,6 +93,21 @@ class SubmitRequest(Request):
     name: str | None = None
 
 
+class CheckRequest(Request):
+    """`POST /checks`: what would be trained, and whether it would be accepted. Answers with a `CheckReport`, whose
+    `refusals` are the sentences of a refused submission."""
+
+    config: str
+    volume: str | None = None
+    rows: Annotated[int, Field(ge=1)] | None = None
+    """Read only the first so many."""
+    proof_rows: Annotated[int, Field(ge=1, le=20)] = 5
+    first_look: bool = False
+    """The proof of the first rows alone, which is quick."""
+    run_id: str | None = None
+    """Say whether this run was given the same; its volume is read where none is named."""
+
+
 class UsageView(Wire):
     tokens: int = 0
     """Real tokens trained over, padding not counted; each step once, across resumes."""
@@ -134,6 +150,13 @@ class RunDetail(RunView):
     """What the rows came to (the diary's `prepared`), empty until counted."""
     output_path: str
     """On the volume."""
+
+
+class RunCheck(Wire):
+    """`GET /runs/{id}/check`: what was said of the run when it was submitted, held against what it was given since."""
+
+    report: CheckReport | None = None
+    """None for a run that is older than checks."""
 
 
 class RunList(Wire):

@@ -10,7 +10,7 @@ from burnish.literals import new_run_id
 from burnish.wire import PREFIX, ErrorView
 
 OPEN = {("GET", f"{PREFIX}/health"), ("GET", "/runs/{run_id}"), ("GET", "/static/{name}")}
-WATCHED = {("GET", f"{PREFIX}/runs/{{run_id}}{rest}") for rest in ("", "/metrics", "/logs", "/checkpoints")}
+WATCHED = {("GET", f"{PREFIX}/runs/{{run_id}}{rest}") for rest in ("", "/metrics", "/logs", "/checkpoints", "/check")}
 
 
 def routes(door: Door) -> set[tuple[str, str]]:

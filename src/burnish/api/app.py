@@ -5,7 +5,7 @@ import os
 from fastapi import APIRouter, Depends, FastAPI
 
 import burnish
-from burnish.api import models, pages, runs, volumes
+from burnish.api import checks, models, pages, runs, volumes
 from burnish.api.auth import require_key
 from burnish.api.faults import answer_faults
 from burnish.api.gate import LOCAL_HOSTS, HostGate, RequestLog
@@ -24,7 +24,7 @@ def create_app(house: House, token: str, *, hosts: frozenset[str] | None = LOCAL
     app.openapi_url = None
     app.state.house, app.state.token = house, token
     app.include_router(_health, prefix=PREFIX)
-    for router in (runs.watched, runs.router, volumes.router, models.router, _capacity):
+    for router in (runs.watched, runs.router, checks.router, volumes.router, models.router, _capacity):
         app.include_router(router, prefix=PREFIX)
     app.include_router(pages.router)
     answer_faults(app)

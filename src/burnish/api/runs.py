@@ -6,9 +6,9 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 
 from burnish.api.auth import require_key, require_reader, watch_key
 from burnish.api.given import GivenHouse
-from burnish.control import logs
+from burnish.control import checks, logs
 from burnish.control import runs as control
-from burnish.wire import CheckpointList, LogView, MetricsView, RunDetail, RunList, RunView, SubmitRequest
+from burnish.wire import CheckpointList, LogView, MetricsView, RunCheck, RunDetail, RunList, RunView, SubmitRequest
 
 router = APIRouter(prefix="/runs", dependencies=[Depends(require_key)])
 watched = APIRouter(prefix="/runs", dependencies=[Depends(require_reader)])
@@ -53,6 +53,11 @@ def read_log(
 @watched.get("/{run_id}/checkpoints")
 def list_checkpoints(house: GivenHouse, run_id: str) -> CheckpointList:
     return control.list_checkpoints(house, run_id)
+
+
+@watched.get("/{run_id}/check")
+def read_check(house: GivenHouse, run_id: str) -> RunCheck:
+    return checks.read_check(house, run_id)
 
 
 @router.post("/{run_id}/stop")

@@ -1,4 +1,4 @@
-"""`burnish train CONFIG --here`: the trainer in this terminal, with no server and no database.
+"""`burnish train CONFIG --here`, and a check of the same: in this terminal, with no server and no database.
 
 Does by hand what the server does at submission: finds model, data and device, makes the same refusals, writes
 `run.json`. Then it is the trainer's parent and nothing more.
@@ -8,31 +8,26 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
-from burnish.cli.model_folder import local_model_folder
+from burnish.cli.place import Place, find_place, find_setting
 from burnish.cli.session import answer, say
-from burnish.control.places import place_on_volume, require_disk
+from burnish.control.places import require_disk
 from burnish.control.resume import find_resume_point
-from burnish.data.prepare import probe_data
+from burnish.data.check import check_before_run, check_config
 from burnish.dialects import Reading, mask_secrets, read_config
-from burnish.errors import NotFound
-from burnish.executors.local import LocalExecutor
 from burnish.home import Home, find_home
-from burnish.literals import check_volume_name, new_run_id, volume_path
-from burnish.models.cache import ModelCache
-from burnish.models.folder import inspect_folder
+from burnish.literals import new_run_id, volume_path
 from burnish.run.directory import RunDirectory
 from burnish.run.events import Exported, Finished, read_events
 from burnish.run.forecast import forecast_storage_bytes
 from burnish.run.order import RunOrder, write_order
 from burnish.run.plan import plan_layout
-from burnish.spec.train import SourceData, TrainSpec
+from burnish.run.report import CheckReport
 from burnish.wire import Wire
 
 
@@ -55,7 +50,7 @@ def train_here(text: str, *, volume: str | None, name: str | None, json: bool) -
     """Train to the end; answers with the trainer's exit code. The log goes to stdout, with `json` to stderr."""
     home = find_home()
     reading = read_config(text)
-    place = _find_place(home, volume or reading.volume)
+    place = find_place(home, volume or reading.volume)
     directory = RunDirectory.on_volume(place.root, new_run_id())
     order = _make_order(home, reading, place, directory.run_id)
     _write_down(order, directory, text)
@@ -67,60 +62,37 @@ def train_here(text: str, *, volume: str | None, name: str | None, json: bool) -
     return code
 
 
-@dataclass(frozen=True)
-class _Place:
-    root: Path
-    """Holds `runs/`: the volume, or the current folder."""
-    is_volume: bool
+def check_here(
+    reading: Reading,
+    *,
+    rows: int | None,
+    on_proof: Callable[[CheckReport], None],
+    on_progress: Callable[[str, int, int | None], None],
+) -> CheckReport:
+    """What `burnish train CONFIG --here` would train on; `ModelError` where the model is not on this machine."""
+    home, spec = find_home(), reading.spec
+    setting = find_setting(home, spec, find_place(home, None))
+    return check_config(spec, setting, notes=reading.notes, rows=rows, on_proof=on_proof, on_progress=on_progress)
 
 
-def _find_place(home: Home, volume: str | None) -> _Place:
-    if volume is None:
-        return _Place(Path.cwd(), is_volume=False)
-    root = home.volume(check_volume_name(volume))
-    if not root.is_dir():
-        raise NotFound(
-            f"There is no volume {volume} on this machine.",
-            hint=f"Create it: burnish volumes create {volume} --size 100Gi",
-        )
-    return _Place(root, is_volume=True)
-
-
-def _make_order(home: Home, reading: Reading, place: _Place, run_id: str) -> RunOrder:
+def _make_order(home: Home, reading: Reading, place: Place, run_id: str) -> RunOrder:
     """Everything the trainer is told, or the refusal that a submission would have met."""
     spec = reading.spec
-    model_directory = _model_directory(home, spec.model)
-    data_path = _data_path(spec, place)
-    slots = LocalExecutor(home.attempts).capacity()
-    layout = plan_layout(spec, device=slots[0].kind if slots else "cpu", offered=len(slots))
+    setting = find_setting(home, spec, place)
+    layout = plan_layout(spec, device=setting.device, offered=setting.offered)
     resume_from = find_resume_point(spec, place.root)
-    probe_data(spec, model_directory=model_directory, data_path=data_path)
-    model = inspect_folder(model_directory)
-    needed = forecast_storage_bytes(spec, parameters=model.parameters, model_bytes=model.size_bytes)
+    check_before_run(spec, setting, notes=reading.notes)
+    needed = forecast_storage_bytes(spec, parameters=setting.parameters, model_bytes=setting.model_bytes)
     require_disk(place.root, "What this run saves", needed)
     return RunOrder(
         run_id=run_id,
         spec=spec.model_copy(update={"environment": {}}),
         layout=layout,
-        model_directory=model_directory,
-        data_path=data_path,
+        model_directory=setting.model_directory,
+        data_path=setting.data_path,
         resume_from=resume_from,
-        store_directory=home.stores.resolve(),
+        store_directory=setting.store_directory,
     )
-
-
-def _model_directory(home: Home, name: str) -> Path:
-    """A folder on this machine, or a model of the cache."""
-    folder = local_model_folder(name)
-    return folder.resolve() if folder else ModelCache(home.models).find(name).directory.resolve()
-
-
-def _data_path(spec: TrainSpec, place: _Place) -> Path | None:
-    if not isinstance(spec.data, SourceData):
-        return None
-    if place.is_volume:
-        return place_on_volume(place.root, spec.data.path)
-    return (place.root / Path(spec.data.path).expanduser()).resolve()
 
 
 def _write_down(order: RunOrder, directory: RunDirectory, text: str) -> None:

@@ -15,6 +15,7 @@ from burnish.literals import printable
 
 COMMANDS = {
     "train": ("burnish.cli.train", "Train a model: `burnish train CONFIG`; list, watch, stop and delete runs"),
+    "check": ("burnish.cli.check", "Say what a config will train on: every token, the steps, what is odd"),
     "chat": ("burnish.cli.chat", "Talk to a model"),
     "models": ("burnish.cli.models", "Models to train and to chat with: list, add, show, remove, export"),
     "volumes": ("burnish.cli.volumes", "Storage for data and runs: create, put, get, ls, resize, delete"),
@@ -98,6 +99,7 @@ Options:
 Start here:
   burnish volumes create research --size 100Gi
   burnish volumes put research ./my-data /datasets/my-data
+  burnish check sft.toml --volume research
   burnish train sft.toml --volume research --follow"""
 
 

@@ -1,8 +1,8 @@
-"""What moves on a terminal: bars. The only module that knows Rich."""
+"""What moves or has colours on a terminal: bars, and the proof of a check. The only module that knows Rich."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -16,8 +16,12 @@ from rich.progress import (
     TextColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
+from burnish.cli.check_text import refusal_lines, report_text, section
 from burnish.cli.text import span_text
+from burnish.literals import printable
+from burnish.run.report import CheckReport, ProofRow
 from burnish.wire import RunView
 
 _QUIET_SECONDS = 1.0
@@ -105,3 +109,125 @@ def facts_text(run: RunView) -> str:
             left = (run.max_steps - run.step) * run.usage.train_seconds / run.step
             facts.append(f"{span_text(left)} left")
     return " · ".join(facts)
+
+
+class CheckScreen:
+    """A check as it goes: the proof as soon as it is there, a bar on stderr while rows are read, then the rest."""
+
+    def __init__(self, config: str, *, silent: bool = False) -> None:
+        self.silent = silent
+        self._config = config
+        self._console = Console(highlight=False)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[count]}"),
+            console=Console(stderr=True),
+        )
+        self._task = self._progress.add_task("", total=None, count="")
+        self._started_at = time.monotonic()
+        self._proved = False
+
+    def first(self, report: CheckReport) -> None:
+        """The proof of the first rows, and whether they show something wrong."""
+        if self.silent:
+            return
+        self._proved = True
+        self._write(f"Check of {self._config}: {report.model}, rendered by {report.renderer or 'nothing'}\n")
+        if report.proof:
+            self._show_proof(report.proof)
+        lines = [line for refusal in report.refusals for line in refusal_lines(refusal)]
+        self._write(section("The first rows are refused:", lines) if lines else "The first rows are sound.")
+        self._write("")
+
+    def move(self, what: str, done: int, total: int | None) -> None:
+        terminal = self._progress.console.is_terminal and not self.silent
+        if terminal and not self._progress.live.is_started and time.monotonic() - self._started_at > _QUIET_SECONDS:
+            self._progress.start()
+        count = f"{done:,} of {total:,} rows" if total else ""
+        self._progress.update(self._task, description=escape(what), completed=done, total=total, count=count)
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """A bar without an end, for work that does not say how far it is."""
+        if self._progress.console.is_terminal and not self.silent:
+            self._progress.update(self._task, description=escape(what), total=None)
+            self._progress.start()
+        yield
+
+    def end(self, report: CheckReport) -> None:
+        if self._progress.live.is_started:
+            self._progress.update(self._task, visible=False)
+            self._progress.stop()
+        if self.silent:
+            return
+        if not self._proved and report.proof:
+            self.first(report)
+        self._write(report_text(report))
+
+    def _show_proof(self, rows: Sequence[ProofRow]) -> None:
+        coloured = self._console.is_terminal and not self._console.no_color
+        self._console.print(_legend(coloured))
+        for row in rows:
+            trained = sum(row.trained)
+            self._console.print(Text(f"\n{row.source}: {len(row.trained):,} tokens, {trained:,} trained", "bold"))
+            self._console.print(_proof_text(row, coloured=coloured), soft_wrap=not self._console.is_terminal)
+        self._console.print()
+
+    def _write(self, text: str) -> None:
+        self._console.print(Text(printable(text, keep="\n")), soft_wrap=True)
+
+
+_TRAINED, _CONTEXT = ("black on green3", "black on pale_green1"), ("default", "dim")
+"""In turn, so that it shows where a token ends."""
+_OPEN, _CLOSE = "⟦", "⟧"
+_LINE_END, _COVER = "⏎", "•"
+_LONGEST_SHOWN = 1_500
+"""Letters of a row."""
+
+
+def _legend(coloured: bool) -> Text:
+    rest = f"{_LINE_END} ends a line, {_COVER} covers what looks private"
+    if not coloured:
+        return Text(f"{_OPEN}trained{_CLOSE}, all else is context; {rest}")
+    legend = Text()
+    for word, styles in (("trained", _TRAINED), ("context", _CONTEXT)):
+        legend.append(word, styles[0]).append(" token by token", styles[1]).append("  ")
+    return legend.append(rest)
+
+
+def _proof_text(row: ProofRow, *, coloured: bool) -> Text:
+    """Each token in its colour, or what is trained in brackets; the middle of a long row left out."""
+    shown, whole = Text(), "".join(piece.text for piece in row.pieces)
+    left_out, start, inside = _middle(row, len(whole)), 0, False
+
+    def step(trained: bool) -> None:
+        nonlocal inside
+        if inside != trained and not coloured:
+            shown.append(_OPEN if trained else _CLOSE)
+        inside = trained
+
+    for number, (trained, end) in enumerate(zip(row.trained, row.token_ends, strict=True)):
+        if number not in left_out:
+            step(bool(trained))
+            style = (_TRAINED if trained else _CONTEXT)[number % 2] if coloured else ""
+            shown.append(_visible(whole[start:end]), style)
+        elif number == left_out.start:
+            step(False)
+            hidden = sum(row.trained[left_out.start : left_out.stop])
+            shown.append(f"\n… {len(left_out):,} tokens more, {hidden:,} of them trained …\n", "italic")
+        start = end
+    step(False)
+    return shown
+
+
+def _middle(row: ProofRow, letters: int) -> range:
+    """Which tokens of a long row are left out."""
+    if letters <= _LONGEST_SHOWN:
+        return range(0)
+    first = sum(end <= _LONGEST_SHOWN // 2 for end in row.token_ends)
+    return range(first, max(first, sum(end <= letters - _LONGEST_SHOWN // 2 for end in row.token_ends)))
+
+
+def _visible(text: str) -> str:
+    return printable(text.replace("\n", f"{_LINE_END}\n"), keep="\n")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from burnish.cli.check_text import summary_lines
 from burnish.cli.follow import ending_text, follow_run
 from burnish.cli.model_folder import newest_model
 from burnish.cli.session import Json, Yes, answer, ask_first, new_app, open_client, say
@@ -98,7 +99,9 @@ def get(run_id: RunId, json: Json = False) -> None:
     """Show one run: its status, times, usage and output."""
     with open_client() as client:
         run = client.runs.get(run_id)
-    answer(run, run_text(run), json=json)
+        check = None if json else client.runs.check(run_id)
+    said = "".join(f"\n  {line}" for line in summary_lines(check)) if check else ""
+    answer(run, run_text(run) + said, json=json)
 
 
 @app.command()

@@ -38,6 +38,7 @@ from burnish.run.events import (
 _log = logging.getLogger("burnish.control")
 _BATCH_BYTES = 1 << 20
 _YEAR_3000 = 32_503_680_000
+_STREAM_LETTERS = 32
 
 
 def drain(house: House, run_id: str) -> int:
@@ -131,7 +132,7 @@ class _Intake:
                 index_elements=["run_id", "step"],
                 set_={
                     name: insert.excluded[name]
-                    for name in ("attempt", "at", "values", "tokens", "trained_tokens", "seconds")
+                    for name in ("attempt", "at", "values", "tokens", "trained_tokens", "seconds", "stream")
                 },
                 where=insert.excluded["attempt"] >= StepRow.attempt,
             ),
@@ -154,6 +155,7 @@ class _Intake:
         self.changes |= usage.model_dump()
         self.changes["step"] = newest.step if newest else 0
         self.changes["loss"] = newest.values.get("loss/mean") if newest else None
+        self.changes["stream"] = newest.stream if newest else ""
 
     def _export(self, event: Exported) -> None:
         split = split_model_id(self.run.model)
@@ -211,6 +213,7 @@ def _step_row(run_id: str, event: Step) -> dict[str, Any]:
         "tokens": event.tokens,
         "trained_tokens": event.trained_tokens,
         "seconds": event.seconds,
+        "stream": event.stream[:_STREAM_LETTERS],
     }
 
 

@@ -15,13 +15,14 @@ from burnish.control.lookup import find_run, unknown_run
 from burnish.control.places import run_directory
 from burnish.control.private import drop_environment, keep_environment
 from burnish.control.submission import Accepted, check_request
-from burnish.control.tables import AttemptRow, CheckpointRow, RunRow, StepRow, VolumeRow
+from burnish.control.tables import AttemptRow, CheckpointRow, ReportRow, RunRow, StepRow, VolumeRow
 from burnish.control.views import view_checkpoint, view_detail, view_run
 from burnish.dialects import mask_secrets
 from burnish.errors import Conflict, NotFound, RunError
 from burnish.literals import new_run_id
 from burnish.run.directory import RunDirectory
 from burnish.run.events import room_beside
+from burnish.run.report import CheckReport
 from burnish.run.status import RunStatus
 from burnish.wire import CheckpointList, MetricsView, RunDetail, RunList, RunView, SubmitRequest
 
@@ -52,7 +53,7 @@ def submit(house: House, request: SubmitRequest, *, idempotency_key: str | None 
     run = _new_row(house, request, accepted, idempotency_key, digest)
     keep_environment(house, run.id, accepted.reading.spec.environment)
     try:
-        _insert(house, run)
+        _insert(house, run, accepted.report)
     except IntegrityError:
         # The same key came twice at once, and the other one was first.
         drop_environment(house, run.id)
@@ -181,11 +182,13 @@ def _new_row(
     )
 
 
-def _insert(house: House, run: RunRow) -> None:
+def _insert(house: House, run: RunRow, report: CheckReport) -> None:
     with house.database.session() as session:
         if run.volume is not None and session.get(VolumeRow, run.volume, with_for_update=True) is None:
             raise NotFound(f"The volume {run.volume} was deleted a moment ago.", hint="burnish volumes list")
         session.add(run)
+        session.flush()
+        session.add(ReportRow(run_id=run.id, report=report.shortened().model_dump(mode="json")))
 
 
 def _delete_records(directory: RunDirectory) -> None:

@@ -1,4 +1,4 @@
-"""Everything that can be refused about a run before it exists. Writes nothing.
+"""Everything that can be refused about a run before it exists. Writes nothing but tokens into the stores.
 
 What is true here may have changed by the launch, so the launch looks again; this is where the user is still at the
 keyboard.
@@ -12,12 +12,13 @@ from burnish.control.house import House
 from burnish.control.places import place_on_volume, require_disk
 from burnish.control.resume import find_resume_point
 from burnish.control.volumes import measured, volume_root
-from burnish.data.prepare import probe_data
+from burnish.data.check import Setting, check_before_run
 from burnish.dialects import read_config
 from burnish.dialects.reading import Reading
 from burnish.errors import ConfigError, VolumeError
 from burnish.run.forecast import forecast_storage_bytes
 from burnish.run.plan import Layout, plan_layout
+from burnish.run.report import CheckReport
 from burnish.spec.train import SourceData, TrainSpec
 from burnish.wire import SubmitRequest
 
@@ -32,22 +33,58 @@ class Accepted:
     layout: Layout
     volume: str | None
     name: str
+    report: CheckReport
 
 
 def check_request(house: House, request: SubmitRequest) -> Accepted:
     """`ConfigError`, `ModelError`, `VolumeError`, `DataError` or `PlanError`, whichever comes first in that order."""
     reading = read_config(request.config)
-    spec, volume = reading.spec, request.volume or reading.volume
+    spec = reading.spec
     name = _checked_name(request.name or reading.name or spec.name or spec.model.rpartition("/")[2])
-    _require_volume(spec, volume)
+    volume = choose_volume(spec, request.volume or reading.volume)
+    setting = find_setting(house, spec, volume)
+    layout = plan_layout(spec, device=setting.device, offered=setting.offered)
+    find_resume_point(spec, None if volume is None else volume_root(house, volume))
+    report = check_before_run(spec, setting, notes=reading.notes)
+    check_room(
+        house, volume, forecast_storage_bytes(spec, parameters=setting.parameters, model_bytes=setting.model_bytes)
+    )
+    return Accepted(reading, layout, volume, name, report)
+
+
+def choose_volume(spec: TrainSpec, volume: str | None) -> str | None:
+    """`VolumeError` where the data is on one and none is named."""
+    if volume is None and isinstance(spec.data, SourceData):
+        raise VolumeError(
+            "data.name requires `--volume <name>`. Create a volume with `burnish volumes create <name>`, "
+            "then rerun `burnish train <config> --volume <name>`."
+        )
+    return volume
+
+
+def find_setting(house: House, spec: TrainSpec, volume: str | None) -> Setting:
+    """What this server would train with."""
     model = get_model(house, spec.model)
     root = None if volume is None else volume_root(house, volume)
     slots = house.executor.capacity()
-    layout = plan_layout(spec, device=slots[0].kind if slots else "cpu", offered=len(slots))
-    find_resume_point(spec, root)
-    probe_data(spec, model_directory=Path(model.directory), data_path=_data_path(spec, root))
-    _check_room(house, volume, forecast_storage_bytes(spec, parameters=model.parameters, model_bytes=model.size_bytes))
-    return Accepted(reading, layout, volume, name)
+    return Setting(
+        model_directory=Path(model.directory),
+        data_path=_data_path(spec, root),
+        store_directory=house.home.stores,
+        device=slots[0].kind if slots else "cpu",
+        offered=len(slots),
+        parameters=model.parameters,
+        model_bytes=model.size_bytes,
+    )
+
+
+def check_room(house: House, volume: str | None, needed_bytes: int) -> None:
+    """`VolumeFull` where what a run saves has no room."""
+    if volume is not None:
+        with measured(house, volume) as room:
+            room.admit("What this run saves", needed_bytes)
+        return
+    require_disk(house.home.root, "What this run saves", needed_bytes)
 
 
 def _checked_name(name: str) -> str:
@@ -60,21 +97,5 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _require_volume(spec: TrainSpec, volume: str | None) -> None:
-    if volume is None and isinstance(spec.data, SourceData):
-        raise VolumeError(
-            "data.name requires `--volume <name>`. Create a volume with `burnish volumes create <name>`, "
-            "then rerun `burnish train <config> --volume <name>`."
-        )
-
-
 def _data_path(spec: TrainSpec, root: Path | None) -> Path | None:
     return place_on_volume(root, spec.data.path) if root is not None and isinstance(spec.data, SourceData) else None
-
-
-def _check_room(house: House, volume: str | None, needed_bytes: int) -> None:
-    if volume is not None:
-        with measured(house, volume) as room:
-            room.admit("What this run saves", needed_bytes)
-        return
-    require_disk(house.home.root, "What this run saves", needed_bytes)

@@ -101,6 +101,8 @@ class RunRow(Table):
     max_steps: Mapped[int | None]
     step: Mapped[int] = mapped_column(default=0)
     loss: Mapped[float | None] = mapped_column(Float(53))
+    stream: Mapped[str] = mapped_column(String(32), default="", server_default="")
+    """Hash of all that the model was given up to `step`."""
     tokens: Mapped[int] = mapped_column(BigInteger, default=0)
     trained_tokens: Mapped[int] = mapped_column(BigInteger, default=0)
     train_seconds: Mapped[float] = mapped_column(Float(53), default=0.0)
@@ -152,6 +154,18 @@ class StepRow(Table):
     tokens: Mapped[int] = mapped_column(BigInteger)
     trained_tokens: Mapped[int] = mapped_column(BigInteger)
     seconds: Mapped[float]
+    stream: Mapped[str] = mapped_column(String(32), default="", server_default="")
+    """Hash of all that the model was given up to here."""
+
+
+class ReportRow(Table):
+    """What the check at a run's submission said. Apart from the run, as it is large and seldom asked for."""
+
+    __tablename__ = "reports"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    report: Mapped[dict[str, Any]]
+    """`CheckReport`, its proof cut short."""
 
 
 class CheckpointRow(Table):

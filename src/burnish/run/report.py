@@ -14,6 +14,10 @@ SHOWN = 10
 """Of rows, pairs and places, a list names the first so many; a count beside it tells them all."""
 
 
+_KEPT_TOKENS = 2_048
+"""Of each row of a proof that is kept with a run."""
+
+
 class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -56,6 +60,27 @@ class ProofRow(Part):
     """Texts one after the other are the whole; each covers whole tokens of one kind."""
     token_ends: list[int] = []
     """Of each token, how many letters of the whole text it and those before it make."""
+    tokens_left_out: int = 0
+    """More tokens that the sample has."""
+
+    def first(self, tokens: int) -> "ProofRow":
+        """The row's beginning alone."""
+        if len(self.token_ids) <= tokens:
+            return self
+        pieces, letters = [], self.token_ends[tokens - 1] if tokens else 0
+        for piece in self.pieces:
+            pieces.append(piece.model_copy(update={"text": piece.text[:letters]}))
+            letters -= len(piece.text)
+            if letters <= 0:
+                break
+        return ProofRow(
+            source=self.source,
+            token_ids=self.token_ids[:tokens],
+            trained=self.trained[:tokens],
+            pieces=pieces,
+            token_ends=self.token_ends[:tokens],
+            tokens_left_out=len(self.token_ids) - tokens,
+        )
 
 
 class SkippedRow(Part):
@@ -207,6 +232,10 @@ class CheckReport(Part):
     stream_at_step: str = ""
     """The same up to the step that was asked for."""
     comparison: Comparison | None = None
+
+    def shortened(self) -> "CheckReport":
+        """As it is kept: with so much of the proof as a page shows."""
+        return self.model_copy(update={"proof": [row.first(_KEPT_TOKENS) for row in self.proof]})
 
 
 def refusals_of(error: BurnishError) -> list[Refusal]:

@@ -10,6 +10,7 @@ from types import TracebackType
 
 import httpx
 
+from burnish.run.report import CheckReport
 from burnish.sdk.files import Files
 from burnish.sdk.transport import Find, LostReply, Transport, Unreachable, path_of
 from burnish.wire import (
@@ -17,6 +18,7 @@ from burnish.wire import (
     CapacityView,
     CheckpointList,
     CheckpointView,
+    CheckRequest,
     CreateVolumeRequest,
     HealthView,
     LogView,
@@ -24,6 +26,7 @@ from burnish.wire import (
     ModelList,
     ModelView,
     ResizeVolumeRequest,
+    RunCheck,
     RunDetail,
     RunList,
     RunView,
@@ -60,6 +63,10 @@ class Client:
     def capacity(self) -> CapacityView:
         return self._transport.ask(CapacityView, "GET", "/capacity")
 
+    def check(self, request: CheckRequest) -> CheckReport:
+        """What a config would train on, and whether it would be accepted. Returns when the rows are read."""
+        return self._transport.ask(CheckReport, "POST", "/checks", json=request.model_dump(), timeout=None)
+
     def await_server(self) -> bool:
         """Wait for a server that stopped answering, at most a minute; False where none came back."""
         return self._transport.await_return()
@@ -90,11 +97,11 @@ class Runs:
         request = SubmitRequest(config=config, volume=volume, name=name).model_dump()
         headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
         try:
-            return self._transport.ask(RunDetail, "POST", "/runs", json=request, headers=headers)
+            return self._transport.ask(RunDetail, "POST", "/runs", json=request, headers=headers, timeout=None)
         except LostReply:
             if not self._transport.await_return(seconds=10):
                 raise
-            return self._transport.ask(RunDetail, "POST", "/runs", json=request, headers=headers)
+            return self._transport.ask(RunDetail, "POST", "/runs", json=request, headers=headers, timeout=None)
 
     def checkpoints(self, run_id: str) -> list[CheckpointView]:
         return self._transport.ask(CheckpointList, "GET", path_of("runs", run_id, "checkpoints")).checkpoints
@@ -105,6 +112,10 @@ class Runs:
 
     def get(self, run_id: str) -> RunDetail:
         return self._transport.ask(RunDetail, "GET", path_of("runs", run_id))
+
+    def check(self, run_id: str) -> CheckReport | None:
+        """What was said of the run at its submission; None for a run that is older than checks."""
+        return self._transport.ask(RunCheck, "GET", path_of("runs", run_id, "check")).report
 
     def stop(self, run_id: str) -> RunView:
         return self._transport.ask(RunView, "POST", path_of("runs", run_id, "stop"))

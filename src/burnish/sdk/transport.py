@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from burnish.errors import BurnishError, ConfigError, Problem, ServerError, error_from_code
-from burnish.wire import PREFIX, ErrorView, Wire
+from burnish.wire import PREFIX, ErrorView
 
-W = TypeVar("W", bound=Wire)
+W = TypeVar("W", bound=BaseModel)
 
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 _PATIENCE_SECONDS = 60.0

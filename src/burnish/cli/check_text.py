@@ -1,0 +1,185 @@
+"""A check's report as plain text: ledger, plan, warnings, verdict. Pure; the proof, which has colours, is `show`'s."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from burnish.literals import format_size
+from burnish.run.report import CheckReport, Comparison, LedgerReport, PlanReport, Refusal, Repeats, Warned
+
+
+def report_text(report: CheckReport) -> str:
+    """All of a report but its proof."""
+    parts = []
+    if report.ledger:
+        of = "" if report.complete else f" of the first {report.ledger.rows_read:,} rows"
+        parts.append(section(f"Ledger{of}", ledger_lines(report.ledger)))
+    if report.plan:
+        parts.append(section("Plan", plan_lines(report.plan)))
+        parts.append(section("What keys are taken to mean", report.plan.meanings))
+    if report.lint:
+        parts.append(section("Warnings", lint_lines(report.lint)))
+    return "\n\n".join(filter(None, [*parts, stream_text(report), verdict_text(report.refusals)]))
+
+
+def section(title: str, lines: Iterable[str]) -> str:
+    return "\n".join([title, *(f"  {line}" for line in lines)])
+
+
+def verdict_text(refusals: Sequence[Refusal]) -> str:
+    if not refusals:
+        return "Verdict: this config would be accepted."
+    return section("Verdict: refused.", (line for refusal in refusals for line in refusal_lines(refusal)))
+
+
+def refusal_lines(refusal: Refusal) -> list[str]:
+    blamed = f"{refusal.key}: " if refusal.key else ""
+    return [f"{blamed}{refusal.message}", *([f"Hint: {refusal.hint}"] if refusal.hint else [])]
+
+
+def ledger_lines(ledger: LedgerReport) -> list[str]:
+    left = f"{ledger.tokens:,}, {ledger.trained_tokens:,} trained ({_share(ledger.trained_tokens, ledger.tokens)})"
+    facts = [
+        ("Rows read", f"{ledger.rows_read:,}, {ledger.rows_used:,} used{_reasons(ledger.rows_skipped)}"),
+        ("Samples", f"{ledger.samples:,}{_reasons(ledger.samples_skipped)}"),
+        ("Tokens rendered", f"{ledger.tokens_rendered:,}, {ledger.trained_tokens_rendered:,} trained"),
+        ("- skipped", f"{_sum(ledger.tokens_skipped):,}, {_sum(ledger.trained_tokens_skipped):,} trained"),
+        ("- cut", f"{ledger.tokens_cut:,}, {ledger.trained_tokens_cut:,} trained, of {ledger.samples_cut:,} samples"),
+        ("= in an epoch", left),
+        ("Packed rows", f"{ledger.packed_rows:,}, {ledger.slots:,} slots, {ledger.pad_share:.1%} padding"),
+        ("Longest sample", f"{ledger.longest_sample:,} tokens"),
+        ("Thoughts left out", f"{ledger.thoughts_lost:,} trained turns" if ledger.thoughts_lost else ""),
+        *((f"Source {name}", _source(ledger, name)) for name in ledger.sources),
+        ("Repeated rows", _repeats(ledger.duplicates)),
+        ("Nearly repeated", _near(ledger)),
+        *((f"Shared with {each.split}", _shared(each.exact, each.near, each.rows)) for each in ledger.shared),
+        ("Likely secrets", _kinds(ledger.private.secrets)),
+        ("Personal data", _kinds(ledger.private.personal)),
+    ]
+    places = [*_skipped(ledger), *_pairs(ledger), *_spots(ledger)]
+    return [*columns((name, text) for name, text in facts if text), *(["", *places] if places else [])]
+
+
+def plan_lines(plan: PlanReport) -> list[str]:
+    rate = plan.learning_rate
+    warmup = f"{plan.warmup_steps:,} of warmup" if plan.warmup_steps else ""
+    decay = f"{plan.decay_steps:,} of decay" if plan.decay_steps else ""
+    devices = f"{plan.readers} device{'s' if plan.readers > 1 else ''}"
+    return columns(
+        [
+            (
+                "Steps",
+                f"{plan.steps:,} ({', '.join(filter(None, [f'{plan.steps_per_epoch:,} to an epoch', warmup, decay]))})",
+            ),
+            ("Epochs", f"{plan.epochs:.2f}"),
+            (
+                "A step",
+                f"{plan.packed_rows_per_step:,} packed rows, {plan.packed_rows_per_reader:,} on each of {devices}",
+            ),
+            (
+                "Tokens per step",
+                f"{plan.slots_per_step:,} slots, {plan.tokens_per_step:,.0f} tokens on average, "
+                f"{plan.trained_tokens_per_step:,.0f} trained",
+            ),
+            ("Learning rate", f"{rate.first:.3g} at first, {rate.peak:.3g} at most, {rate.last:.3g} at last"),
+            ("Outputs", f"{format_size(plan.storage_bytes)} at most"),
+        ]
+    )
+
+
+def lint_lines(lint: Iterable[Warned]) -> list[str]:
+    return [f"{warned.key}: {warned.text} {warned.reason}" for warned in lint]
+
+
+def stream_text(report: CheckReport) -> str:
+    if report.comparison:
+        return comparison_text(report.comparison)
+    if report.stream_at_end:
+        return f"Stream: {report.stream_at_end} is the hash of all tokens and masks that the run will be given."
+    if report.ledger and not report.complete:
+        return "Stream: not said, as only a part of the data was read."
+    return ""
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """`Stream: agrees: ...`"""
+    return f"Stream: {comparison.verdict}: {comparison.reason}"
+
+
+def summary_lines(report: CheckReport) -> list[str]:
+    """A check in a few lines, for the view of a run."""
+    if report.ledger is None:
+        return []
+    ledger, part = report.ledger, "" if report.complete else ", of the rows that were read"
+    line = (
+        f"Check: {ledger.rows_used:,} of {ledger.rows_read:,} rows used, "
+        f"{ledger.trained_tokens:,} of {ledger.tokens:,} tokens trained, {ledger.pad_share:.1%} padding{part}"
+    )
+    stream = [comparison_text(report.comparison)] if report.comparison else []
+    warnings = [f"Warning: {line}" for line in lint_lines(report.lint)]
+    return [line, f"Renderer: {report.renderer}", *stream, *warnings]
+
+
+def columns(facts: Iterable[tuple[str, str]]) -> list[str]:
+    """`Name:  value`, the values below each other."""
+    rows = [*facts]
+    width = max((len(name) for name, _ in rows), default=0) + 1
+    return [f"{name + ':':<{width}} {text}" for name, text in rows]
+
+
+def _source(ledger: LedgerReport, name: str) -> str:
+    source = ledger.sources[name]
+    return (
+        f"{source.conversations:,} rows, {_share(source.tokens, ledger.tokens)} of the tokens, "
+        f"{_share(source.trained_tokens, ledger.trained_tokens)} of those trained"
+    )
+
+
+def _skipped(ledger: LedgerReport) -> list[str]:
+    lines = [f"Skipped {row.source}: {row.reason}" for row in ledger.skipped]
+    more = _sum(ledger.rows_skipped) - len(lines)
+    return [*lines, f"Skipped {more:,} more"] if lines and more > 0 else lines
+
+
+def _pairs(ledger: LedgerReport) -> list[str]:
+    repeats = [*ledger.duplicates.first, *(ledger.near_duplicates or Repeats()).first]
+    shared = [pair for each in ledger.shared for pair in each.first]
+    return [
+        f"{pair.row} {deed} {pair.earlier}" + ("" if pair.similarity == 1 else f" ({pair.similarity:.0%} alike)")
+        for deed, pairs in (("repeats", repeats), ("is trained on as", shared))
+        for pair in pairs
+    ]
+
+
+def _spots(ledger: LedgerReport) -> list[str]:
+    return [f"{spot.source} ({spot.role}): {spot.kind} {spot.shown}" for spot in ledger.private.first]
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return "".join(f", {count:,} skipped ({reason})" for reason, count in counts.items())
+
+
+def _repeats(repeats: Repeats) -> str:
+    return f"{repeats.rows:,} repeat {repeats.groups:,} others to the letter" if repeats.rows else "none"
+
+
+def _near(ledger: LedgerReport) -> str:
+    near = ledger.near_duplicates
+    if near is None:
+        return "not looked for"
+    compared = f" (among {ledger.near_rows:,} rows)" if ledger.near_rows < ledger.rows_used - near.rows else ""
+    return (f"{near.rows:,} are nearly {near.groups:,} others" if near.rows else "none") + compared
+
+
+def _shared(exact: int, near: int, rows: int) -> str:
+    return f"{exact:,} of {rows:,} rows to the letter, {near:,} nearly" if exact or near else f"none of {rows:,} rows"
+
+
+def _kinds(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items()) or "none found"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "0%"
+
+
+def _sum(counts: Mapping[str, int]) -> int:
+    return sum(counts.values())

@@ -1,17 +1,27 @@
 """Adapters beside a frozen model: which weights get one, what learns, what is saved, and who can read it."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from bitsandbytes.functional import dequantize_4bit
+from bitsandbytes.nn.modules import Linear4bit
 from peft import PeftModel
 from safetensors.torch import load_file
 from test_trainer_process import events_of, losses_of, the_end, train, trained_state
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, Qwen3Config, Qwen3MoeConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3MoeConfig,
+)
 
 from burnish.errors import ConfigError
 from burnish.run.events import Adapted, Exported
@@ -265,6 +275,88 @@ def _listening(heard: list[Tensor]) -> Any:
         export(adapter, folder, **names)
 
     return export_and_hear
+
+
+def test_experts_of_one_weight_are_trained_exported_and_merged(
+    make_run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = shutil.copytree(tiny, tmp_path / "mixture")
+    mixture().save_pretrained(base)
+    ours = []
+    monkeypatch.setattr(Adapter, "export", _listening(ours))
+    wish = {"rank": 4, "target_modules": ["q_proj", "gate_proj", "up_proj", "down_proj"]}
+    run = make_run(model=base, steps=3, lora=wish, export={"merged": True}, optimizer=QUICK)
+    assert train(run) == 0, the_end(run)
+    stock = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    with torch.no_grad():
+        before = stock(PROBE).logits
+        theirs = PeftModel.from_pretrained(stock, str(run.checkpoint(3).model))(PROBE).logits
+        merged = AutoModelForCausalLM.from_pretrained(run.checkpoint(3).merged, dtype=torch.float32)(PROBE).logits
+    assert (theirs - before).abs().max() > 1e-3
+    assert (theirs - ours[0]).abs().max() < 1e-5
+    assert (merged - theirs).abs().max() < 1e-4
+    for name, weight in load_file(run.checkpoint(3).model / "adapter_model.safetensors").items():
+        assert "lora_B" not in name or weight.count_nonzero() > 0
+
+
+def test_a_base_of_four_bits_is_trained_beside_and_merged_in_full(
+    make_run, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The adapter is the same file as any; its logits are the trainer's on a base of 4 bits."""
+    ours = []
+    monkeypatch.setattr(Adapter, "export", _listening(ours))
+    lora = {"rank": 4, "quantize": "nf4"}
+    run = make_run(steps=2, lora=lora, export={"merged": True}, checkpoints={}, optimizer=QUICK)
+    assert train(run) == 0, the_end(run)
+    (told,) = events_of(run, Adapted)
+    whole = sum(each.numel() for each in load_file(tiny / "model.safetensors").values())
+    assert told.parameters == whole
+    packing = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.float32,
+    )
+    folder = run.checkpoint(2)
+    packed = AutoModelForCausalLM.from_pretrained(
+        tiny, dtype=torch.float32, quantization_config=packing, device_map={"": "cpu"}
+    )
+    full = AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32)
+    with torch.no_grad():
+        # In eval mode bitsandbytes would compute in bfloat16 here, on a CPU that has it.
+        on_packed = PeftModel.from_pretrained(packed, str(folder.model)).train()(PROBE).logits
+        on_full = PeftModel.from_pretrained(full, str(folder.model))(PROBE).logits
+        merged = AutoModelForCausalLM.from_pretrained(folder.merged, dtype=torch.float32)(PROBE).logits
+    assert (on_packed - ours[0]).abs().max() < 1e-5
+    assert (merged - on_full).abs().max() < 1e-4
+    assert (on_packed - on_full).abs().max() > 1e-3
+    assert all("lora_" in name for name in trained_state(folder) if name.startswith("model/"))
+
+
+def test_gradients_through_four_bits_are_those_of_the_weights_they_stand_for(
+    tiny: Path, world: World, make_batch
+) -> None:
+    packed = load_decoder(tiny, world, quantize="nf4")
+    plain = load_decoder(tiny, world)
+    for path, module in packed.model.named_modules():
+        if isinstance(module, Linear4bit):
+            weight = dequantize_4bit(module.weight.data, module.weight.quant_state)  # type: ignore[attr-defined]
+            plain.model.get_submodule(path).get_parameter("weight").data = weight
+    for decoder in (packed, plain):
+        put_adapter(decoder, world, Lora(rank=4))
+        decoder.eval()
+        with torch.no_grad():
+            decoder.summed_loss(make_batch(20), scale=1.0)  # as validation does
+        decoder.train()
+        decoder.summed_loss(make_batch(60, 40), scale=1.0).backward()
+    learning = [each for each in plain.parameters() if each.requires_grad]
+    for ours, theirs in zip((each for each in packed.parameters() if each.requires_grad), learning, strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_a_module_of_four_bits_is_not_trained_whole(tiny: Path, world: World) -> None:
+    decoder = load_decoder(tiny, world, quantize="nf4")
+    assert "held in 4 bits" in refusal(decoder.model, modules_to_save=("down_proj",))
 
 
 def test_an_adapter_run_cut_in_two_equals_the_whole_run_bit_for_bit(make_run) -> None:

@@ -18,6 +18,7 @@ from transformers.utils import logging
 from burnish.data.loader import IGNORED, Batch
 from burnish.errors import ModelError
 from burnish.train import attention
+from burnish.train.four_bits import keep_differentiable, nf4
 from burnish.train.loss import linear_cross_entropy
 from burnish.train.parallel import World
 
@@ -79,8 +80,10 @@ def load_decoder(folder: Path, world: World, *, quantize: Literal["nf4"] | None 
         dtype=torch.float32,
         attention=attention.NAME,
         device=world.device,
-        packing=None if quantize is None else _four_bits(world),
+        packing=None if quantize is None else nf4(world.compute_dtype),
     )
+    if quantize is not None:
+        keep_differentiable(model)
     _own_memory(model)
     _learn_every_embedding(model)
     decoder = Decoder(model, world)
@@ -116,16 +119,6 @@ def load_pretrained(
     if packing is None:
         nn.Module.to(model, device)
     return model
-
-
-def _four_bits(world: World) -> BitsAndBytesConfig:
-    """NF4 with its scales quantised in turn, as QLoRA has it: 4.13 bits a weight."""
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=world.compute_dtype,
-    )
 
 
 def _own_memory(model: PreTrainedModel) -> None:

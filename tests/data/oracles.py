@@ -71,6 +71,30 @@ class Pair:
         )
         return Tokens(list(sample.token_ids), [0, *map(int, sample.loss_mask[1:])])
 
+    def unprompted(self, tokens: Tokens) -> Tokens:
+        """With nothing trained of that with which a prompt begins an answer."""
+        header, opened = self.header
+        mask = list(tokens.mask)
+        for at in range(len(mask) - len(header)):
+            if tokens.ids[at : at + len(header)] == header:
+                start = at + len(header)
+                for place, number in enumerate(opened, start):
+                    if tokens.ids[place : place + 1] != [number]:
+                        break
+                    mask[place] = 0
+        return Tokens(tokens.ids, mask)
+
+    @cached_property
+    def header(self) -> tuple[list[int], list[int]]:
+        """An answer's mark, and what a prompt holds behind it."""
+        prompt = self.prompts([turn("user", "a")])[1]
+        names = [self.text([number]) for number in prompt]
+        if "<|im_start|>" in names:
+            start = len(names) - 1 - names[::-1].index("<|im_start|>")
+            return prompt[start : start + 3], prompt[start + 3 :]
+        start = names.index("<|assistant|>")
+        return prompt[start : start + 1], prompt[start + 1 :] or self.tokenizer.encode("\n")
+
     def samples(self, row: Row) -> list[Sample]:
         return self.ours.write(conversation(row), LossMask())
 
@@ -90,7 +114,9 @@ def conversation(row: Row) -> Conversation:
 
 
 def assert_same(judged: Pair, row: Row, loss_mask: LossMask = LossMask()) -> None:
-    difference = differ(judged.our_tokens(row, loss_mask), judged.their_tokens(row, loss_mask), judged.text)
+    """Tokens and mask are the package's, but for what a prompt already holds of an answer: we do not train that."""
+    ours, theirs = (judged.unprompted(each(row, loss_mask)) for each in (judged.our_tokens, judged.their_tokens))
+    difference = differ(ours, theirs, judged.text)
     assert not difference, difference
 
 

@@ -45,47 +45,61 @@ def _folder() -> Path:
         pytest.skip(str(reason))
 
 
-@pytest.mark.parametrize("name", ["prime-qwen3", "qwen3"])
-@pytest.mark.parametrize("what", [*PLAIN, *TOOLED, *THOUGHT])
-def test_tokens_and_mask_are_the_packages(name, what):
-    assert_same(pair(name), {**PLAIN, **TOOLED, **THOUGHT}[what])
+SWITCHES: list[tuple[str, dict[str, Any]]] = [
+    ("prime-qwen3", {}),
+    ("qwen3", {}),
+    ("qwen3", {"enable_thinking": False}),
+    ("qwen3-vl", {}),
+    ("qwen3.5", {}),
+    ("qwen3.5", {"enable_thinking": False}),
+    ("qwen3.6", {}),
+    ("qwen3.6", {"preserve_thinking": True}),
+    ("qwen3.6", {"enable_thinking": False}),
+    ("qwen3.6", {"enable_thinking": False, "preserve_thinking": True}),
+]
+ROWS = {**PLAIN, **TOOLED, **THOUGHT, **THOUGHT_CALLS}
 
 
-@pytest.mark.parametrize("name", ["prime-qwen3", "qwen3"])
-@settings(deadline=None, max_examples=60)
-@given(row=conversations())
-def test_tokens_and_mask_of_any_conversation_are_the_packages(name, row):
-    if name == "prime-qwen3":
-        row = _without_thoughts_at_calls(row)
-    assert_same(pair(name), row)
-
-
-@pytest.mark.parametrize("name", ["prime-qwen3", "qwen3"])
-@settings(deadline=None, max_examples=30)
-@given(row=conversations(), system=st.booleans(), user=st.booleans(), tool=st.booleans(), assistant=st.booleans())
-def test_other_roles_are_trained_by_their_words_alone(name, row, system, user, tool, assistant):
-    if name == "prime-qwen3":
-        row = _without_thoughts_at_calls(row)
-    loss_mask = LossMask(system=system, user=user, tool=tool, assistant=assistant)
-    ours, theirs = pair(name).our_tokens(row, loss_mask), pair(name).their_tokens(row, loss_mask)
-    assert ours.ids == theirs.ids
-    extra = [number for number, one, two in zip(ours.ids, ours.mask, theirs.mask, strict=True) if one != two]
-    # A body keeps the newlines behind it where a vocabulary may join them to its last letter.
-    assert set(pair(name).text(extra)) <= {"\n"}
-
-
-def _without_thoughts_at_calls(row: Row) -> Row:
-    """The package drops those for prime-qwen3."""
+def fit(name: str, row: Row) -> Row:
+    """Without the thoughts that a family refuses, or that the package drops for it: those are tested apart."""
+    if name not in ("prime-qwen3", "qwen3-vl"):
+        return row
     messages = [
-        {key: value for key, value in each.items() if key != "reasoning_content" or "tool_calls" not in each}
+        {key: value for key, value in each.items() if key != "reasoning_content" or not hides(name, each)}
         for each in row["messages"]
     ]
     return {**row, "messages": messages}
 
 
-@pytest.mark.parametrize("what", THOUGHT_CALLS)
-def test_qwen3_keeps_the_thoughts_between_calls(what):
-    assert_same(pair("qwen3"), THOUGHT_CALLS[what])
+def hides(name: str, message: Row) -> bool:
+    return name == "qwen3-vl" or "tool_calls" in message
+
+
+@pytest.mark.parametrize(("name", "switches"), SWITCHES)
+@pytest.mark.parametrize("what", ROWS)
+def test_tokens_and_mask_are_the_packages(name, switches, what):
+    assert_same(pair(name, **switches), fit(name, ROWS[what]))
+
+
+@pytest.mark.parametrize(("name", "switches"), SWITCHES)
+@settings(deadline=None, max_examples=20)
+@given(row=conversations())
+def test_tokens_and_mask_of_any_conversation_are_the_packages(name, switches, row):
+    assert_same(pair(name, **switches), fit(name, row))
+
+
+@pytest.mark.parametrize("name", ["prime-qwen3", "qwen3", "qwen3-vl", "qwen3.6"])
+@settings(deadline=None, max_examples=15)
+@given(row=conversations(), system=st.booleans(), user=st.booleans(), tool=st.booleans(), assistant=st.booleans())
+def test_other_roles_are_trained_by_their_words_alone(name, row, system, user, tool, assistant):
+    row = fit(name, row)
+    loss_mask = LossMask(system=system, user=user, tool=tool, assistant=assistant)
+    judged = pair(name)
+    ours, theirs = (judged.unprompted(each(row, loss_mask)) for each in (judged.our_tokens, judged.their_tokens))
+    assert ours.ids == theirs.ids
+    extra = [number for number, one, two in zip(ours.ids, ours.mask, theirs.mask, strict=True) if one != two]
+    # A body keeps the newlines behind it where a vocabulary may join them to its last letter.
+    assert set(judged.text(extra)) <= {"\n"}
 
 
 @settings(deadline=None, max_examples=40)
@@ -104,32 +118,16 @@ def _template() -> str:
     return json.loads((_folder() / "tokenizer_config.json").read_text())["chat_template"]
 
 
-@pytest.mark.parametrize("what", [*PLAIN, *TOOLED, *THOUGHT])
-def test_without_thinking_qwen3_differs_by_the_block_that_the_prompt_holds(what):
-    judged, row = pair("qwen3", enable_thinking=False), {**PLAIN, **TOOLED, **THOUGHT}[what]
-    ours, theirs = judged.our_tokens(row), judged.their_tokens(row)
-    assert ours.ids == theirs.ids
-    assert trained(judged, ours) == trained(judged, theirs).replace("<think>\n\n</think>\n\n", "")
-
-
-SWITCHES: list[tuple[str, dict[str, Any]]] = [
-    ("prime-qwen3", {}),
-    ("qwen3", {}),
-    ("qwen3", {"enable_thinking": False}),
-]
-
-
 @pytest.mark.parametrize(("name", "switches"), SWITCHES)
 @settings(deadline=None, max_examples=25)
 @given(row=conversations())
 def test_a_prompt_is_what_comes_before_an_answer_which_is_trained_to_its_end(name, switches, row):
-    if name == "prime-qwen3":
-        row = _without_thoughts_at_calls(row)
+    row = fit(name, row)
     judged = pair(name, **switches)
     before = row["messages"][: -1 if row["messages"][-1]["role"] == "assistant" else None]
     ours, theirs = judged.prompts(before)
     assert ours == theirs
-    whole = judged.our_tokens({"messages": [*before, turn("assistant", "Done", **_thinking(switches))]})
+    whole = judged.our_tokens({"messages": [*before, turn("assistant", "Done", **_thinking(name, switches))]})
     assert whole.ids[: len(ours)] == ours
     assert not any(whole.mask[: len(ours) - 1]) or any(each["role"] == "assistant" for each in before)
     end = len(whole.ids) - 1 - whole.mask[::-1].index(1)
@@ -140,14 +138,22 @@ def test_a_prompt_is_what_comes_before_an_answer_which_is_trained_to_its_end(nam
 ENDS = ("<|im_end|>",)
 
 
-def _thinking(switches: dict[str, Any]) -> Row:
-    return {} if switches.get("enable_thinking") is False else {"reasoning_content": "so"}
+def _thinking(name: str, switches: dict[str, Any]) -> Row:
+    thinks = name != "qwen3-vl" and switches.get("enable_thinking") is not False
+    return {"reasoning_content": "so"} if thinks else {}
 
 
-@pytest.mark.parametrize(("name", "switches"), SWITCHES)
+@pytest.mark.parametrize(("name", "switches"), [each for each in SWITCHES if each[0] != "qwen3-vl"])
 @pytest.mark.parametrize("row", [*THOUGHT.values(), *THOUGHT_CALLS.values()], ids=[*THOUGHT, *THOUGHT_CALLS])
 def test_each_answer_and_its_thoughts_are_learnt_once(name, switches, row):
     assert_learnt_once(pair(name, **switches), row)
+
+
+@pytest.mark.parametrize(("name", "switches"), SWITCHES)
+def test_a_conversation_that_keeps_its_thoughts_is_one_sample(name, switches):
+    judged, row = pair(name, **switches), fit(name, THOUGHT["thoughts of an earlier turn"])
+    keeps = name in ("prime-qwen3", "qwen3-vl") or switches.get("preserve_thinking") is True
+    assert len(judged.samples(row)) == (1 if keeps else 3)
 
 
 @pytest.mark.parametrize(("name", "switches"), SWITCHES)

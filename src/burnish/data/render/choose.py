@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from burnish.data.render.chatml import ChatML, SmolLM
 from burnish.data.render.deepseek import DeepSeekR1, DeepSeekV3
 from burnish.data.render.gemma import Gemma3
 from burnish.data.render.glm import GLM5, GLM45, GLM53
+from burnish.data.render.image_grid import read_image_grid
 from burnish.data.render.llama3 import DATE, Llama3
 from burnish.data.render.mistral import Mistral
 from burnish.data.render.olmo import Olmo
@@ -17,6 +19,8 @@ from burnish.data.render.phi4 import Phi4
 from burnish.data.render.pieces import History, Piece, Script
 from burnish.data.render.prime_qwen3 import PrimeQwen3
 from burnish.data.render.qwen3 import Qwen3
+from burnish.data.render.qwen3_vl import Qwen3VL
+from burnish.data.render.qwen35 import Qwen35
 from burnish.data.render.renderer import ChatRenderer
 from burnish.data.render.template import TemplateScript
 from burnish.data.render.vocabulary import Vocabulary
@@ -89,6 +93,11 @@ NATIVE: dict[str, Callable[[Renderer], Script]] = {
     "smollm": lambda wish: SmolLM(),
     "qwen3": lambda wish: Qwen3(wish.enable_thinking is not False),
     "prime-qwen3": lambda wish: PrimeQwen3(),
+    "qwen3-vl": lambda wish: Qwen3VL(wish.add_vision_id is True),
+    "qwen3.5": lambda wish: Qwen35("qwen3.5", wish.enable_thinking is not False, False, wish.add_vision_id is True),
+    "qwen3.6": lambda wish: Qwen35(
+        "qwen3.6", wish.enable_thinking is not False, wish.preserve_thinking is True, wish.add_vision_id is True
+    ),
     "glm-4.5": lambda wish: GLM45(enable_thinking=wish.enable_thinking is not False),
     "glm-5": lambda wish: GLM5("glm-5", wish.enable_thinking is not False, wish.clear_thinking is not False),
     "glm-5.1": lambda wish: GLM5("glm-5.1", wish.enable_thinking is not False, wish.clear_thinking is not False),
@@ -115,13 +124,13 @@ def _choose_script(
             return NoScript()
         template = TemplateScript(source, vocabulary, variables)
         plain = Renderer()
-        able = (make(plain) for make in NATIVE.values())
+        able = (_fitted(make(plain), folder) for make in NATIVE.values())
         return AutoScript(
             template, _twin(template, (script for script in able if _missing(vocabulary, script) is None))
         )
     if wish.name not in NATIVE:
         raise ConfigError(f"The renderer `{wish.name}` is not built into this version.", hint=_FOLLOW)
-    script = NATIVE[wish.name](wish)
+    script = _fitted(NATIVE[wish.name](wish), folder)
     if missing := _missing(vocabulary, script):
         raise ModelError(
             f"The renderer `{wish.name}` needs the token {missing}, which {folder.name}'s tokenizer lacks.",
@@ -131,6 +140,11 @@ def _choose_script(
 
 
 _FOLLOW = 'Set [renderer] name = "auto" to follow the model\'s own chat template.'
+
+
+def _fitted(script: Script, folder: Path) -> Script:
+    """With the folder's word on how images are resized, where the family shows any."""
+    return replace(script, grid=read_image_grid(folder)) if isinstance(script, Qwen3VL | Qwen35) else script
 
 
 def _missing(vocabulary: Vocabulary, script: Script) -> str | None:

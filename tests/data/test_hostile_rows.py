@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from chat_folders import load
 
-from burnish.data.conversations import DEEPEST, RowFault, parse_conversation
+from burnish.data.conversations import RowFault, parse_conversation
 from burnish.data.formats import Record
 from burnish.data.prepare import prepare_data, probe_data
 from burnish.data.sources import find_sources, read_records
+from burnish.data.tools import DEEPEST
 from burnish.errors import DataError, ModelError
 from burnish.spec.train import FakeData, LossMask, TrainSpec
 

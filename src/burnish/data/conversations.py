@@ -1,15 +1,16 @@
 """Any accepted layout becomes a `Conversation`. Knows column names and roles, nothing of files or tokens."""
 
-import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import orjson
-
+from burnish.data.files import DataFile
 from burnish.data.formats import Record
+from burnish.data.images import look_at
 from burnish.data.ledger import BadRow, RowFault
+from burnish.data.tools import ToolCall, label, parsed, read_calls, read_tools
 from burnish.errors import DataError
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -20,26 +21,17 @@ ROLES: dict[str, Role] = {
     "human": "user",
     "assistant": "assistant",
     "gpt": "assistant",
+    "function_call": "assistant",
     "tool": "tool",
+    "function": "tool",
     "observation": "tool",
 }
+"""What rows call them. A `function_call` is an assistant's turn whose text is the call (ShareGPT)."""
 
 UNDERSTOOD = (
-    "messages; prompt and completion; instruction and output (Alpaca); conversations with from and value (ShareGPT); "
-    "text in a dataset that has nothing else"
+    "messages, also with response; prompt and completion; instruction and output (Alpaca); conversations with from "
+    "and value (ShareGPT); text in a dataset that has nothing else"
 )
-
-
-DEEPEST = 64
-"""Levels of a tool's schema or arguments."""
-
-
-class ToolCall(NamedTuple):
-    name: str
-    arguments: Any
-    """An object; JSON text in the row was parsed, so that both spellings render alike."""
-    id: str = ""
-    """What results name it by; empty where the row says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,45 +84,114 @@ def read_conversation(record: Record) -> Conversation:
 def parse_conversation(record: Record, *, images_per_message: int | None = None) -> Conversation:
     """As `read_conversation`, with a `RowFault` for a row that cannot be used. A null column is an absent one."""
     row = record.value
+    kwargs = row.get("chat_template_kwargs")
+    if (
+        any(value is not None for value in kwargs.values())
+        if isinstance(kwargs, dict)
+        else kwargs not in (None, "", "{}")
+    ):
+        named = ", ".join(kwargs) if isinstance(kwargs, dict) else str(kwargs)[:80]
+        raise RowFault(f"chat_template_kwargs ({named}) is not obeyed row by row; set it under [renderer] for all")
+    pictures = _Pictures(row, record.origin, images_per_message)
     if row.get("messages") is not None:
-        messages = _messages(row["messages"], "messages")
+        messages = _messages(row["messages"], "messages", pictures)
+        if row.get("response") is not None:
+            messages = (*_untrained(messages), *_answer(row["response"], "response", pictures))
     elif row.get("prompt") is not None and row.get("completion") is not None:
-        messages = _prompt_completion(row["prompt"], row["completion"])
+        # Only the completion is trained, even where the prompt holds assistant turns.
+        context = _side(row["prompt"], "prompt", "user", pictures)
+        messages = (*_untrained(context), *_answer(row["completion"], "completion", pictures))
     elif row.get("conversations") is not None:
-        messages = _messages(row["conversations"], "conversations")
-        messages = _with_system(row.get("system"), messages)
+        messages = _messages(row["conversations"], "conversations", pictures)
     elif row.get("instruction") is not None and row.get("output") is not None:
-        messages = _alpaca(row)
+        messages = _alpaca(row, pictures)
     elif row.get("text") is not None:
+        pictures.refuse_rest("text")
         return Conversation((), record.where, text=_plain_text(row["text"]))
     else:
-        raise RowFault(_no_layout(row))
+        raise RowFault(_no_layout(record))
     if not any(message.role == "assistant" for message in messages):
         raise RowFault("no assistant turn, so nothing to learn from")
-    if row.get("images") or row.get("image"):
-        raise RowFault("the row has images, and images are not trained")
-    return Conversation(messages, record.where, tools=_tools(row))
+    pictures.refuse_rest("the messages")
+    return Conversation(_with_system(row.get("system"), messages), record.where, tools=read_tools(row))
 
 
 def read_messages(turns: Iterable[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
     """Turns as a chat holds them: `[{"role": "user", "content": "Hello"}]`."""
+    pictures = _Pictures({}, None, None)
     return tuple(
-        turn if isinstance(turn, Message) else _message(dict(turn), f"messages[{place}]")
+        turn if isinstance(turn, Message) else _message(dict(turn), f"messages[{place}]", pictures)
         for place, turn in enumerate(turns)
     )
 
 
-def _messages(value: Any, column: str) -> tuple[Message, ...]:
+class _Pictures:
+    """The images of a row: where they lie, and those of its `images` column that no turn has shown yet."""
+
+    def __init__(self, row: dict[str, Any], origin: DataFile | None, per_message: int | None) -> None:
+        self._origin = origin
+        self._per_message = per_message
+        self._column = _image_column(row)
+        self._taken = 0
+
+    @property
+    def placed_in_text(self) -> bool:
+        """Whether `<image>` in a text is the place for one, or seven letters."""
+        return bool(self._column)
+
+    def take(self, references: list[tuple[int, Any]], place: str) -> tuple[Image, ...]:
+        """Of a message, each place for an image and what is to be there; None takes the next of the row's column."""
+        if self._per_message and len(references) > self._per_message:
+            raise RowFault(
+                f"{place} has too many images: {len(references)}, and max_images_per_message is {self._per_message}"
+            )
+        return tuple(self._look(at, self._next(place) if named is None else named, place) for at, named in references)
+
+    def refuse_rest(self, where: str) -> None:
+        if self._taken < len(self._column):
+            raise RowFault(
+                f"the row has {len(self._column)} images, and {where} a place for {self._taken} of them "
+                "(<image> in a text, or a part of type image)"
+            )
+
+    def _next(self, place: str) -> Any:
+        self._taken += 1
+        if self._taken > len(self._column):
+            raise RowFault(f"{place} has a place for an image, and the row has only {len(self._column)}")
+        return self._column[self._taken - 1]
+
+    def _look(self, at: int, reference: Any, place: str) -> Image:
+        try:
+            width, height, source = look_at(reference, self._origin)
+        except RowFault as fault:
+            raise RowFault(f"{place}: the image {fault}") from fault
+        return Image(at, width, height, source)
+
+
+def _image_column(row: dict[str, Any]) -> list[Any]:
+    column = row.get("images")
+    if column in (None, [], ""):
+        column = row.get("image")
+    elif row.get("image") not in (None, [], ""):
+        raise RowFault("the row has an image column and an images column")
+    if column in (None, "", b""):
+        return []
+    if isinstance(column, str) and column.startswith("["):
+        column = parsed(column, "images")
+    return column if isinstance(column, list) else [column]
+
+
+def _messages(value: Any, column: str, pictures: _Pictures) -> tuple[Message, ...]:
     if isinstance(value, str):
-        value = _parsed(value, column)
+        value = parsed(value, column)
     if not isinstance(value, list):
         raise RowFault(f"{column} is {_kind(value)}, not a list of turns")
     if not value:
         raise RowFault(f"{column} is empty")
-    return tuple(_message(turn, f"{column}[{place}]") for place, turn in enumerate(value))
+    return tuple(_message(turn, f"{column}[{place}]", pictures) for place, turn in enumerate(value))
 
 
-def _message(turn: Any, place: str) -> Message:
+def _message(turn: Any, place: str, pictures: _Pictures) -> Message:
     if not isinstance(turn, dict):
         raise RowFault(f"{place} is {_kind(turn)}, not an object with role and content")
     named = turn.get("role") or turn.get("from")
@@ -138,51 +199,105 @@ def _message(turn: Any, place: str) -> Message:
     if role is None:
         found = "has no role" if named is None else f"has the unknown role {named!r}"
         raise RowFault(f"{place} {found} (known are {', '.join(ROLES)})")
-    content = turn["content"] if turn.get("content") is not None else turn.get("value")
+    said = _said(turn, place)
+    calls: tuple[ToolCall, ...] = ()
+    if named == "function_call":
+        said, calls = None, read_calls(said, place)
+    elif turn.get("tool_calls"):
+        calls = read_calls(turn["tool_calls"], f"{place}.tool_calls")
+    elif turn.get("function_call"):
+        calls = read_calls(turn["function_call"], f"{place}.function_call")
+    content, images = _content(said, place, pictures)
+    reasoning = _reasoning(turn, place)
+    if said is None and not (calls or reasoning):
+        _refuse_unread(turn, place)
     return Message(
         role,
-        _content(content, place),
-        reasoning=_reasoning(turn.get("reasoning_content"), place),
+        content,
+        reasoning=reasoning,
         trained=_trained(turn, place),
-        tool_calls=_tool_calls(turn["tool_calls"], place) if turn.get("tool_calls") else (),
-        call_id=_label(turn, "tool_call_id", "id") if role == "tool" else "",
-        tool_name=_label(turn, "name") if role == "tool" else "",
+        tool_calls=calls,
+        images=images,
+        call_id=label(turn, "tool_call_id", "id") if role == "tool" else "",
+        tool_name=label(turn, "name") if role == "tool" else "",
     )
 
 
-def _label(value: dict[str, Any], *keys: str) -> str:
-    """The first of these that is text; ids are only compared and written, so a number's spelling will do."""
-    return next((str(value[key]) for key in keys if isinstance(value.get(key), str | int) and value[key] != ""), "")
+def _said(turn: dict[str, Any], place: str) -> Any:
+    content, value = turn.get("content"), turn.get("value")
+    if content is not None and value is not None and content != value:
+        raise RowFault(f"{place} has content and value, and they differ")
+    return value if content is None else content
 
 
-def _content(content: Any, place: str) -> str:
-    """Text as it is; a list of text parts joined; null as nothing."""
-    if isinstance(content, str):
-        return content
+_READ = {
+    *("role", "from", "content", "value", "reasoning_content", "reasoning", "thinking", "tool_calls", "function_call"),
+    *("weight", "train", "name", "tool_call_id", "id"),
+}
+"""What is read of a turn. More may stand there beside its text: dates, scores."""
+
+
+def _refuse_unread(turn: dict[str, Any], place: str) -> None:
+    """An empty turn is one that was said; a turn whose words stand under another name is not."""
+    unread = [key for key, value in turn.items() if key not in _READ and value not in (None, "", [], {})]
+    if unread:
+        raise RowFault(f"{place} has no content, but {', '.join(map(str, unread[:8]))}; a turn's text is its content")
+
+
+def _content(content: Any, place: str, pictures: _Pictures) -> tuple[str, tuple[Image, ...]]:
+    """Text as it is; parts joined, with images where they stand; null as nothing."""
+    if isinstance(content, str) and not pictures.placed_in_text:
+        return content, ()
     if content is None:
-        return ""
-    if isinstance(content, list):
-        return "".join(_part(part, place) for part in content)
-    raise RowFault(f"{place}.content is {_kind(content)}, not text")
+        return "", ()
+    if not isinstance(content, str | list):
+        raise RowFault(f"{place}.content is {_kind(content)}, not text")
+    text, references = "", []
+    for part in content if isinstance(content, list) else [content]:
+        words, named = _part(part, place)
+        if words is None:
+            references.append((len(text), named))
+            continue
+        for number, piece in enumerate(_IMAGE.split(words) if pictures.placed_in_text else [words]):
+            if number:
+                references.append((len(text), None))
+            text += piece
+    return text, pictures.take(references, place)
 
 
-def _part(part: Any, place: str) -> str:
+_IMAGE = re.compile("<image>")
+
+
+def _part(part: Any, place: str) -> tuple[str | None, Any]:
+    """The words of a part, or None and what names its image; None for that too where the row's column does."""
     if isinstance(part, str):
-        return part
-    if isinstance(part, dict):
-        kind = part.get("type", "text")
-        if kind == "text" and isinstance(part.get("text"), str):
-            return part["text"]
-        if isinstance(kind, str) and kind.startswith("image"):
-            raise RowFault(f"{place} holds an image, and images are not trained")
-        raise RowFault(f"{place} holds a content part of type {kind!r}, which is not understood")
-    raise RowFault(f"{place} holds a content part that is {_kind(part)}")
+        return part, None
+    if not isinstance(part, dict):
+        raise RowFault(f"{place} holds a content part that is {_kind(part)}")
+    kind = part.get("type") or next((key for key in ("text", "image_url", "image") if part.get(key) is not None), None)
+    if kind == "text" and isinstance(part.get("text"), str):
+        return part["text"], None
+    if kind in ("image", "image_url"):
+        named = next((part[key] for key in _NAMING if part.get(key) is not None), None)
+        others = [key for key in part if key not in (*_NAMING, "type") and part[key] is not None]
+        if named is None and others:
+            raise RowFault(f"{place} holds an image under {', '.join(map(str, others))}, which is not understood")
+        return None, named
+    raise RowFault(f"{place} holds a content part of type {kind!r}, which is not understood")
 
 
-def _reasoning(value: Any, place: str) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    raise RowFault(f"{place}.reasoning_content is {_kind(value)}, not text")
+_NAMING = ("image", "image_url", "url", "path", "bytes")
+
+
+def _reasoning(turn: dict[str, Any], place: str) -> str | None:
+    """`reasoning_content`, or one of the names that others have for it."""
+    found = [(key, turn[key]) for key in ("reasoning_content", "reasoning", "thinking") if turn.get(key) is not None]
+    for key, value in found:
+        if not isinstance(value, str):
+            raise RowFault(f"{place}.{key} is {_kind(value)}, not text")
+        if value != found[0][1]:
+            raise RowFault(f"{place} has {found[0][0]} and {key}, and they differ")
+    return found[0][1] if found else None
 
 
 def _trained(turn: dict[str, Any], place: str) -> bool | None:
@@ -195,59 +310,44 @@ def _trained(turn: dict[str, Any], place: str) -> bool | None:
     return None
 
 
-def _tool_calls(value: Any, place: str) -> tuple[ToolCall, ...]:
-    if isinstance(value, str):
-        value = _parsed(value, f"{place}.tool_calls")
-    calls = []
-    for call in value if isinstance(value, list) else [value]:
-        function = call.get("function") or call if isinstance(call, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise RowFault(f"{place}.tool_calls holds a call without a function name")
-        arguments = function.get("arguments")
-        if isinstance(arguments, str):
-            arguments = _parsed(arguments, f"{place}.tool_calls arguments") if arguments.strip() else {}
-        arguments = _plain(arguments, f"{place}.tool_calls arguments")
-        arguments = {} if arguments is None else arguments
-        calls.append(ToolCall(function["name"], arguments, _label(call, "id", "tool_call_id")))
-    return tuple(calls)
+def _untrained(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    return tuple(replace(message, trained=False) for message in messages)
 
 
-def _tools(row: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    value = row.get("tools") or row.get("tool_defs") or ()
-    if isinstance(value, str):
-        value = _parsed(value, "tools") or ()
-    if not isinstance(value, list | tuple) or not all(isinstance(tool, dict) for tool in value):
-        raise RowFault("tools is not a list of function schemas")
-    if not all(isinstance(tool.get("function", {}), dict) for tool in value):
-        raise RowFault("tools holds a function that is not an object")
-    return tuple(_plain(tool, "tools") for tool in value)
-
-
-def _prompt_completion(prompt: Any, completion: Any) -> tuple[Message, ...]:
-    """Only the completion is trained, even where the prompt holds assistant turns."""
-    context = _side(prompt, "prompt", "user")
-    answer = _side(completion, "completion", "assistant")
+def _answer(value: Any, column: str, pictures: _Pictures) -> tuple[Message, ...]:
+    answer = _side(value, column, "assistant", pictures)
     if not any(message.role == "assistant" for message in answer):
-        raise RowFault("completion holds no assistant turn")
-    return (*(replace(message, trained=False) for message in context), *answer)
+        raise RowFault(f"{column} holds no assistant turn")
+    return answer
 
 
-def _side(value: Any, column: str, role: Role) -> tuple[Message, ...]:
+def _side(value: Any, column: str, role: Role, pictures: _Pictures) -> tuple[Message, ...]:
+    """Text, one turn or several."""
     if isinstance(value, str):
-        return (Message(role, value),)
-    return _messages([value] if isinstance(value, dict) else value, column)
+        content, images = _content(value, column, pictures)
+        return (Message(role, content, images=images),)
+    return _messages([value] if isinstance(value, dict) else value, column, pictures)
 
 
-def _alpaca(row: dict[str, Any]) -> tuple[Message, ...]:
+def _alpaca(row: dict[str, Any], pictures: _Pictures) -> tuple[Message, ...]:
     instruction, more, output = row["instruction"], row.get("input") or "", row["output"]
     if not all(isinstance(each, str) for each in (instruction, more, output)):
         raise RowFault("instruction, input and output must be text")
     asked = f"{instruction}\n\n{more}" if more else instruction
-    return _with_system(row.get("system"), (Message("user", asked), Message("assistant", output)))
+    return (*_side(asked, "instruction", "user", pictures), *_side(output, "output", "assistant", pictures))
 
 
 def _with_system(system: Any, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    return (Message("system", system), *messages) if isinstance(system, str) and system else messages
+    """A system column comes first, whatever the layout."""
+    if not system:
+        return messages
+    if not isinstance(system, str):
+        raise RowFault(f"system is {_kind(system)}, not text")
+    if messages[0].role != "system":
+        return (Message("system", system), *messages)
+    if messages[0].content != system:
+        raise RowFault("the row has a system column and another system turn")
+    return messages
 
 
 def _plain_text(value: Any) -> str:
@@ -258,37 +358,17 @@ def _plain_text(value: Any) -> str:
     return value
 
 
-def _parsed(text: str, place: str) -> Any:
-    try:
-        value = json.loads(text)
-        orjson.loads(text)  # refuses what json lets pass: NaN, half a surrogate pair
-    except (RecursionError, ValueError) as error:
-        raise RowFault(f"{place} is text, but not JSON ({error})") from error
-    return value
-
-
-def _plain(value: Any, place: str, depth: int = 0) -> Any:
-    """The value as it is, if JSON can write it: parquet has dates and bytes, and nesting may have no end."""
-    if depth > DEEPEST:
-        raise RowFault(f"{place} is nested more than {DEEPEST} deep")
-    inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for each in inner:
-        _plain(each, place, depth + 1)
-    if value is not None and not isinstance(value, str | bool | int | float | list | dict):
-        raise RowFault(f"{place} holds a {type(value).__name__}, which JSON cannot write")
-    return value
-
-
-def _no_layout(row: dict[str, Any]) -> str:
-    found = [name for name, value in row.items() if value is not None]
-    empty = [name for name, value in row.items() if value is None]
-    shown = ", ".join(found) if found else "none"
-    nulls = f" (null: {', '.join(empty)})" if empty else ""
-    return f"no known columns: it has {shown}{nulls}; understood are {UNDERSTOOD}"
+def _no_layout(record: Record) -> str:
+    found = [str(name)[:40] for name, value in record.value.items() if value is not None]
+    empty = [str(name)[:40] for name, value in record.value.items() if value is None]
+    shown = ", ".join(found[:20]) if found else "none"
+    nulls = f" (null: {', '.join(empty[:20])})" if empty else ""
+    header = "; the first line of the file names its columns" if re.search(r"\.[ct]sv\b", record.file) else ""
+    return f"no known columns: it has {shown}{nulls}{header}; understood are {UNDERSTOOD}"
 
 
 def _kind(value: Any) -> str:
     if value is None:
         return "null"
-    names = {str: "a string", bool: "a truth value", int: "a number", float: "a number", list: "a list"}
-    return names.get(type(value), "an object")
+    names = {str: "a string", bool: "a truth value", int: "a number", list: "a list"}
+    return names.get(type(value), "a number" if isinstance(value, float) else "an object")

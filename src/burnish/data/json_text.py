@@ -21,6 +21,9 @@ class SpeltNumber(float):
         number.text = text
         return number
 
+    def __repr__(self) -> str:
+        return self.text
+
     def __reduce__(self) -> tuple[type["SpeltNumber"], tuple[str]]:
         return SpeltNumber, (self.text,)
 
@@ -42,20 +45,42 @@ def read_json(text: bytes) -> Any:
     return value
 
 
-def write_json(value: Any) -> str:
-    """On one line, in any script, with numbers as they were written."""
+def write_json(
+    value: Any,
+    *,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """As `json.dumps` does, in any script, with numbers as they were written."""
+
+    def dump(each: Any) -> str:
+        return json.dumps(each, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    text = dump(value)
     if not _holds_spelt(value):
-        return _ENCODE(value)
+        return text
+    mark = "#"
+    while mark in text:
+        mark += "#"
+    numbers: list[str] = []
+    marked = dump(_marked(value, mark, numbers))
+    return re.sub(f'"{mark}([0-9]+)"', lambda found: numbers[int(found[1])], marked)
+
+
+def _marked(value: Any, mark: str, numbers: list[str]) -> Any:
+    """The value with a text of its own in the place of each spelt number."""
     match value:
         case SpeltNumber():
-            return value.text
+            numbers.append(value.text)
+            return f"{mark}{len(numbers) - 1}"
         case dict():
-            return "{" + ", ".join(f"{_ENCODE(key)}: {write_json(each)}" for key, each in value.items()) + "}"
+            return {key: _marked(each, mark, numbers) for key, each in value.items()}
+        case list() | tuple():
+            return [_marked(each, mark, numbers) for each in value]
         case _:
-            return "[" + ", ".join(map(write_json, value)) + "]"
-
-
-_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+            return value
 
 
 def _holds_spelt(value: Any) -> bool:

@@ -3,7 +3,6 @@
 A system turn always opens the row, with a knowledge cutoff and a date; a call is one JSON object and the whole turn.
 """
 
-import json
 from dataclasses import dataclass
 
 from burnish.data.conversations import Conversation, Message, RowFault
@@ -109,5 +108,5 @@ def _whole(named: str, role: str, text: str, trained: bool) -> list[Piece]:
 
 
 def _schemas(conversation: Conversation, role: str) -> Piece:
-    text = "".join(json.dumps(tool, indent=4, ensure_ascii=False) + "\n\n" for tool in conversation.tools)
+    text = "".join(write_json(tool, indent=4) + "\n\n" for tool in conversation.tools)
     return words(text, role, False)

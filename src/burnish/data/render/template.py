@@ -4,7 +4,6 @@ A turn is trained from where a prompt up to it would end to the control token th
 rewrites earlier text, so that the prompt is no prefix, the row is refused rather than masked askew.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,6 +15,7 @@ from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from burnish.data.conversations import Conversation, Message, RowFault, ToolCall
+from burnish.data.json_text import write_json
 from burnish.data.render.pieces import History, Piece, control, is_trained, words
 from burnish.data.render.thinking import split_thoughts
 from burnish.data.render.vocabulary import Vocabulary
@@ -273,7 +273,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    return write_json(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _raise(message: str) -> None:

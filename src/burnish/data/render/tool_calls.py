@@ -1,15 +1,15 @@
 """Calls of tools as families write them, from JSON objects. Knows no control tokens."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from burnish.data.conversations import RowFault, ToolCall
+from burnish.data.json_text import write_json
 
 
 def compact(value: Any) -> str:
     """JSON as templates' `tojson` writes it: on one line, in any script."""
-    return json.dumps(value, ensure_ascii=False)
+    return write_json(value)
 
 
 def named_arguments(call: ToolCall) -> dict[str, Any]:

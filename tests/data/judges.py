@@ -31,12 +31,15 @@ def fetched(family: str) -> Path:
 
 
 @cache
-def harmony() -> None:
-    """Let `openai_harmony` find its vocabulary without a network."""
+def harmony() -> Any:
+    """`openai_harmony`'s own encoding, with its vocabulary found without a network."""
+    from openai_harmony import HarmonyEncodingName, load_harmony_encoding
+
     try:
         os.environ["TIKTOKEN_ENCODINGS_BASE"] = str(fetch_harmony())
     except Unreachable as reason:
         pytest.skip(str(reason))
+    return load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 
 
 @cache

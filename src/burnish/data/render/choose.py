@@ -11,6 +11,7 @@ from burnish.data.render.chatml import ChatML, SmolLM
 from burnish.data.render.deepseek import DeepSeekR1, DeepSeekV3
 from burnish.data.render.gemma import Gemma3
 from burnish.data.render.glm import GLM5, GLM45, GLM53
+from burnish.data.render.gpt_oss import CUTOFF, IDENTITY, GptOss
 from burnish.data.render.image_grid import read_image_grid
 from burnish.data.render.llama3 import DATE, Llama3
 from burnish.data.render.mistral import Mistral
@@ -106,6 +107,14 @@ NATIVE: dict[str, Callable[[Renderer], Script]] = {
     ),
     "llama-3": lambda wish: Llama3(wish.date_string or DATE, wish.tools_in_user_message is not False),
     "gemma3": lambda wish: Gemma3(),
+    "gpt-oss": lambda wish: GptOss(
+        wish.reasoning_effort or "medium",
+        wish.conversation_start_date,
+        wish.use_system_prompt is not False,
+        wish.knowledge_cutoff or CUTOFF,
+        wish.model_identity or IDENTITY,
+        wish.auto_drop_analysis is not False,
+    ),
     "deepseek-v3": lambda wish: DeepSeekV3(),
     "deepseek-r1": lambda wish: DeepSeekR1(),
     "mistral": lambda wish: Mistral(),

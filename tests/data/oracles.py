@@ -87,13 +87,11 @@ class Pair:
     @cached_property
     def header(self) -> tuple[list[int], list[int]]:
         """An answer's mark, and what a prompt holds behind it."""
-        prompt = self.prompts([turn("user", "a")])[1]
-        names = [self.text([number]) for number in prompt]
-        if "<|im_start|>" in names:
-            start = len(names) - 1 - names[::-1].index("<|im_start|>")
-            return prompt[start : start + 3], prompt[start + 3 :]
-        start = names.index("<|assistant|>")
-        return prompt[start : start + 1], prompt[start + 1 :] or self.tokenizer.encode("\n")
+        asked = [turn("user", "a")]
+        added = self.prompts(asked)[1][len(self.their_tokens({"messages": asked}).ids) :]
+        size = 1 if self.text(added[:1]) == "<|assistant|>" else 3
+        # GLM 4.5's prompt ends before a newline that the package does not train.
+        return added[:size], added[size:] or self.tokenizer.encode("\n")
 
     def samples(self, row: Row) -> list[Sample]:
         return self.ours.write(conversation(row), LossMask())

@@ -13,6 +13,7 @@ from burnish.data.render.gemma import Gemma3
 from burnish.data.render.glm import GLM5, GLM45, GLM53
 from burnish.data.render.gpt_oss import CUTOFF, IDENTITY, GptOss
 from burnish.data.render.image_grid import read_image_grid
+from burnish.data.render.kimi_k2 import KimiK2
 from burnish.data.render.llama3 import DATE, Llama3
 from burnish.data.render.mistral import Mistral
 from burnish.data.render.olmo import Olmo
@@ -105,6 +106,7 @@ NATIVE: dict[str, Callable[[Renderer], Script]] = {
     "glm-5.3": lambda wish: GLM53(
         clear_thinking=wish.clear_thinking is True, reasoning_effort=wish.reasoning_effort or "max"
     ),
+    "kimi-k2": lambda wish: KimiK2(),
     "llama-3": lambda wish: Llama3(wish.date_string or DATE, wish.tools_in_user_message is not False),
     "gemma3": lambda wish: Gemma3(),
     "gpt-oss": lambda wish: GptOss(

@@ -56,7 +56,9 @@ def look_at(reference: Any, origin: DataFile | None) -> Seen:
 def _inner(reference: dict[str, Any]) -> Any:
     """Bytes go before the path they once had, which is of another machine."""
     found = next((reference[key] for key in ("bytes", "url", "path") if reference.get(key) is not None), None)
-    if found is None or isinstance(found, dict) or (isinstance(found, str) and reference.get("bytes") is not None):
+    if isinstance(reference.get("bytes"), str):
+        raise RowFault("has its bytes as text; JSON holds them as a data URL")
+    if found is None or isinstance(found, dict):
         raise RowFault(f"is an object with {', '.join(map(str, reference)) or 'nothing in it'}, not url, bytes or path")
     return found
 
@@ -98,8 +100,10 @@ def _is_whole(image: PIL.Image.Image, stream: BinaryIO, size: int) -> bool:
     """Whether the file goes to its own end. Pixels are not unpacked, as that would take longer than all the rest."""
     match image.format:
         case "PNG":
+            ended = b"IEND\xaeB`\x82" in _tail(stream, size)
+            stream.seek(0)
             image.verify()  # raises where a chunk does not agree with its checksum
-            return True
+            return ended
         case "GIF":
             return _tail(stream, size).rstrip(b"\0").endswith(b";")
         case "WEBP":

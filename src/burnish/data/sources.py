@@ -229,18 +229,21 @@ def _files_in(folder: Path, root: Path, above: tuple[Path, ...] = ()) -> Iterato
     for entry in entries:
         path = Path(entry.path)
         name = path.relative_to(root).as_posix()
-        if not _is_wanted(entry.name) and not entry.is_dir() and not is_archive(entry.name):
-            continue
         if entry.name.startswith("."):
             continue
-        if entry.is_dir():
+        if _is_folder(entry):
             yield from _files_in(path, root, (*above, real))
-        elif not _is_file(path, name):
-            continue
-        elif is_archive(entry.name):
+        elif is_archive(entry.name) and _is_file(path, name):
             yield from _members(path, name)
-        else:
+        elif _is_wanted(entry.name) and _is_file(path, name):
             yield DiskFile(root, name, path)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _is_file(path: Path, name: str) -> bool:

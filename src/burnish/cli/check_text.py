@@ -158,15 +158,15 @@ def _reasons(counts: Mapping[str, int]) -> str:
 
 
 def _repeats(repeats: Repeats) -> str:
-    return f"{repeats.rows:,} repeat {repeats.groups:,} others to the letter" if repeats.rows else "none"
+    return f"{repeats.rows:,} to the letter, of {repeats.groups:,}" if repeats.rows else "none"
 
 
 def _near(ledger: LedgerReport) -> str:
     near = ledger.near_duplicates
     if near is None:
         return "not looked for"
-    compared = f" (among {ledger.near_rows:,} rows)" if ledger.near_rows < ledger.rows_used - near.rows else ""
-    return (f"{near.rows:,} are nearly {near.groups:,} others" if near.rows else "none") + compared
+    compared = f" (among the first {ledger.near_rows:,} rows)" if ledger.near_rows < ledger.rows_used else ""
+    return (f"{near.rows:,}, of {near.groups:,}" if near.rows else "none") + compared
 
 
 def _shared(exact: int, near: int, rows: int) -> str:

@@ -1,6 +1,7 @@
 """What moves or has colours on a terminal: bars, and the proof of a check. The only module that knows Rich."""
 
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -171,14 +172,27 @@ class CheckScreen:
         for row in rows:
             trained = sum(row.trained)
             self._console.print(Text(f"\n{row.source}: {len(row.trained):,} tokens, {trained:,} trained", "bold"))
-            self._console.print(_proof_text(row, coloured=coloured), soft_wrap=not self._console.is_terminal)
+            shown = _proof_text(row, coloured=coloured)
+            end = "" if shown.plain.endswith("\n") else "\n"
+            self._console.print(shown, soft_wrap=not self._console.is_terminal, end=end)
         self._console.print()
 
     def _write(self, text: str) -> None:
-        self._console.print(Text(printable(text, keep="\n")), soft_wrap=True)
+        """Titles stand at the left edge; on a terminal what is too long for a line goes on below its words."""
+        for line in printable(text, keep="\n").split("\n"):
+            room = self._console.width if self._console.is_terminal else len(line) + 1
+            indent = " " * (len(line) - len(line.lstrip()) + 2)
+            for part in textwrap.wrap(line, room, subsequent_indent=indent) or [""]:
+                self._console.print(Text(part, _style(part)), soft_wrap=True)
 
 
-_TRAINED, _CONTEXT = ("black on green3", "black on pale_green1"), ("default", "dim")
+def _style(line: str) -> str:
+    if line.startswith("Verdict: "):
+        return "bold red" if "refused" in line else "bold green"
+    return "" if not line or line.startswith((" ", "Stream: ")) else "bold"
+
+
+_TRAINED, _CONTEXT = ("black on color(114)", "black on color(157)"), ("default", "dim")
 """In turn, so that it shows where a token ends."""
 _OPEN, _CLOSE = "⟦", "⟧"
 _LINE_END, _COVER = "⏎", "•"

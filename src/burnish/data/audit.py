@@ -52,7 +52,7 @@ def audit_rows(
     return Audit(
         duplicates=exact.report(),
         near_duplicates=None if seen.gave_up else near.report(),
-        near_rows=0 if seen.gave_up else seen.compared,
+        near_rows=0 if seen.gave_up else count if seen.compared < MOST_NEAR_ROWS else MOST_NEAR_ROWS,
         private=private.report(),
         shared=[each for each in shared if each.rows],
     )

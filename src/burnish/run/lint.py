@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from burnish.run.report import LedgerReport, PlanReport, Warned
 from burnish.spec.train import AdamW, Constant, Linear, SourceData, TrainSpec
 
-_USUAL_RATES = ((10_000_000, None), (2_000_000_000, 1e-3), (None, 1e-4))
+_USUAL_RATES = ((10_000_000, 1e-2), (2_000_000_000, 1e-3), (None, 1e-4))
 """For models of fewer parameters than the first: the highest rate of AdamW on all weights that is usual."""
 _LOWEST_RATE = 1e-6
+_LORA_RATES = (1e-5, 1e-3)
 _MANY_EPOCHS = 10
 _LEAST_TRAINED_SHARE = 0.01
 _LEAST_FILL = 0.5
@@ -42,19 +43,30 @@ def _idle_keys(notes: Sequence[str]) -> Iterator[Warned]:
 
 
 def _rate(spec: TrainSpec, parameters: int | None) -> Iterator[Warned]:
-    rate, low = spec.optimizer.learning_rate, _LOWEST_RATE
-    if not isinstance(spec.optimizer, AdamW):
-        return
-    high = next(most for below, most in _USUAL_RATES if below is None or (parameters or below) < below)
+    rate = spec.optimizer.learning_rate
     if rate == 0:
         yield Warned(key="optim.lr", text="The learning rate is 0.", reason="No weight will change.")
-    elif rate < low or (high is not None and rate > high):
-        yield Warned(
-            key="optim.lr",
-            text=f"The learning rate {rate:g} is {'below' if rate < low else 'above'} what is usual.",
-            reason=f"Published recipes that train all weights with AdamW lie from {low:g} to {high or 1e-3:g} for a "
-            "model of this size (Llama 2 and Alpaca 2e-5, Tulu 3 8B 5e-6, SmolLM2 1.7B 3e-4).",
-        )
+    elif isinstance(spec.optimizer, AdamW):
+        low, high, why = _usual_rates(spec, parameters)
+        if not low <= rate <= high:
+            yield Warned(
+                key="optim.lr",
+                text=f"The learning rate {rate:g} is {'below' if rate < low else 'above'} what is usual, "
+                f"{low:g} to {high:g}.",
+                reason=why,
+            )
+
+
+def _usual_rates(spec: TrainSpec, parameters: int | None) -> tuple[float, float, str]:
+    if spec.lora:
+        return *_LORA_RATES, "So published recipes for adapters with AdamW have it (LoRA and QLoRA: 1e-4 to 2e-4)."
+    high = next(most for below, most in _USUAL_RATES if below is None or (parameters or below) < below)
+    return (
+        _LOWEST_RATE,
+        high,
+        "So published recipes that train all weights with AdamW have it, for a model of this size (Llama 2 and "
+        "Alpaca: 2e-5, Tulu 3 8B: 5e-6, SmolLM2 1.7B: 3e-4).",
+    )
 
 
 def _schedule(spec: TrainSpec, plan: PlanReport) -> Iterator[Warned]:

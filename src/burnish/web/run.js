@@ -88,6 +88,65 @@ function checkpointsView(checkpoints) {
     el("div", { class: "wide" }, el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows)))];
 }
 
+const PROOF_CHARACTERS = 4000;
+const share = (part, whole) => (whole ? `${(100 * part / whole).toFixed(1)} %` : "0 %");
+const sum = (counts) => Object.values(counts ?? {}).reduce((total, each) => total + each, 0);
+const listed = (counts) => Object.entries(counts ?? {}).map(([what, number]) => `${count(number)} ${what}`).join(", ");
+
+function checkView(report) {
+  return [
+    el("h2", {}, "What is trained"),
+    el("dl", {}, checkFacts(report).filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+    report.lint.length ? el("ul", { class: "warnings" }, report.lint.map((each) => el("li", {}, el("b", {}, each.text), ` ${each.reason} `, el("code", {}, each.key)))) : null,
+    report.proof.length ? el("details", { open: "" }, el("summary", {}, "Mask proof: the first rows, token by token"), proofView(report.proof)) : null,
+  ].filter(Boolean);
+}
+
+function checkFacts({ ledger, plan, renderer, comparison, complete }) {
+  const secrets = listed(ledger.private.secrets), personal = listed(ledger.private.personal);
+  const near = ledger.near_duplicates;
+  const lost = (skipped, cut) => count(sum(skipped) + cut);
+  return [
+    ["Renderer", renderer],
+    ["Rows", `${count(ledger.rows_used)} of ${count(ledger.rows_read)} used` +
+      (sum(ledger.rows_skipped) ? ` (skipped: ${listed(ledger.rows_skipped)})` : "") + (complete ? "" : "; a part of the data was read")],
+    ["Skipped", ledger.skipped.map((row) => `${row.source}: ${row.reason}`).join("\n")],
+    ["Tokens", `${count(ledger.trained_tokens)} of ${count(ledger.tokens)} trained (${share(ledger.trained_tokens, ledger.tokens)}), ` +
+      `${lost(ledger.tokens_skipped, ledger.tokens_cut)} lost to skipping and cutting, ${share(ledger.padding, ledger.slots)} padding`],
+    ["Sources", Object.entries(ledger.sources).map(([name, each]) => `${name}: ${share(each.tokens, ledger.tokens)} of the tokens`).join("\n")],
+    ["Repeated rows", `${count(ledger.duplicates.rows)} to the letter, ` + (near ? `${count(near.rows)} nearly` : "near ones not looked for")],
+    ["Shared", ledger.shared.map((each) => `${count(each.exact + each.near)} of ${count(each.rows)} rows of ${each.split}`).join("\n")],
+    ["Private", [secrets && `likely secrets: ${secrets}`, personal && `personal data: ${personal}`].filter(Boolean).join("\n")],
+    ["Plan", plan && `${count(plan.steps)} steps (${count(plan.steps_per_epoch)} to an epoch), ${count(plan.tokens_per_step)} tokens a step on average`],
+    ["Stream", comparison && `${comparison.verdict}: ${comparison.reason}`],
+  ];
+}
+
+function proofView(rows) {
+  return [
+    el("p", { class: "quiet" }, el("span", { class: "trained" }, "trained"), " ", el("span", { class: "context" }, "context"), "; shades change from token to token, ⏎ ends a line, • covers what looks private"),
+    ...rows.map((row) => el("figure", {},
+      el("figcaption", {}, `${row.source}: ${count(row.trained.length + row.tokens_left_out)} tokens` + (row.tokens_left_out ? "" : `, ${count(row.trained.filter(Boolean).length)} trained`)),
+      el("pre", { class: "proof" }, tokensView(row)))),
+  ];
+}
+
+function tokensView(row) {
+  const whole = [...row.pieces.map((piece) => piece.text).join("")]; // by letters, as the ends count them
+  const tokens = [];
+  let start = 0;
+  for (const [place, end] of row.token_ends.entries()) {
+    if (start > PROOF_CHARACTERS) break;
+    const kind = `${row.trained[place] ? "trained" : "context"}${place % 2 ? " odd" : ""}`;
+    if (end > start) tokens.push(el("span", { class: kind }, visible(whole.slice(start, end).join(""))));
+    start = end;
+  }
+  return start < whole.length || row.tokens_left_out ? [...tokens, " …"] : tokens;
+}
+
+const visible = (text) => text.replace(/\n/g, "⏎\n").replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]/g,
+  (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 function aboutView(run) {
   const facts = [
     ["Run", run.id], ["Model", run.model], ["Volume", run.volume], ["Output", run.output_path],
@@ -136,7 +195,7 @@ async function ask(path, query = {}) {
   throw new Error(`status ${response.status}`);
 }
 
-const seen = { attempt: 0, steps: [], losses: [], logOffset: -LOG_BYTES, about: "", checkpoints: "" };
+const seen = { attempt: 0, steps: [], losses: [], logOffset: -LOG_BYTES, about: "", checkpoints: "", check: "", checkedAt: "" };
 
 async function look() {
   const run = await ask("");
@@ -146,6 +205,7 @@ async function look() {
   drawRun(run);
   appendLog(log.text);
   await readCheckpoints();
+  await readCheck(run);
   return OVER.has(run.status) && log.over;
 }
 
@@ -155,6 +215,18 @@ async function readCurve(run) {
   seen.steps.push(...metrics.steps);
   seen.losses.push(...(metrics.series["loss/mean"] ?? metrics.steps.map(() => null)));
   if (metrics.steps.length) drawCurve();
+}
+
+async function readCheck(run) {
+  const state = [run.status, run.max_steps].join(); // the report stays; whether the run agrees with it changes with these
+  if (state === seen.checkedAt) return;
+  const { report } = await ask("/check");
+  seen.checkedAt = state;
+  const text = JSON.stringify(report);
+  if (!report?.ledger || text === seen.check) return;
+  seen.check = text;
+  $("check").hidden = false;
+  show("check", ...checkView(report));
 }
 
 async function readCheckpoints() {

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import os
+import shutil
 import zlib
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from burnish.data.conversations import Conversation, Image, Message, parse_conve
 from burnish.data.formats import Record
 from burnish.data.images import FORMATS
 from burnish.data.ledger import RowFault
+from burnish.data.prepare import prepare_data
 from burnish.data.sources import find_sources, read_records
-from burnish.spec.train import LossMask
+from burnish.spec.train import LossMask, SourceData, TrainSpec
 
 
 def _picture(kind: str = "PNG", size: tuple[int, int] = (3, 2), **options) -> bytes:
@@ -299,3 +301,20 @@ def test_a_directory_of_pictures_beside_the_data_is_no_data(root):
     (root / "train.jsonl").write_text("{}\n")
     (source,) = find_sources(root)
     assert [file.name for file in source.files] == ["train.jsonl"]
+
+
+def test_a_store_for_a_model_that_sees_is_made_anew_when_an_image_changes(root, tiny, tmp_path):
+    (root / "train.jsonl").write_text(json.dumps({"prompt": "p", "completion": "c"}) + "\n")
+    sees = tmp_path / "sees"
+    shutil.copytree(tiny, sees)
+    (sees / "preprocessor_config.json").write_text("{}")
+
+    def stores(model: Path) -> int:
+        spec = TrainSpec(model="t", data=SourceData(path="mine"), row_tokens=64, steps=1)
+        place = tmp_path / f"stores-{model.name}"
+        prepare_data(spec, model_directory=model, data_path=root, store_directory=place, say=lambda _: None)
+        return len(list(place.glob("*/manifest.json")))
+
+    assert [stores(sees), stores(sees), stores(tiny)] == [1, 1, 1]
+    (root / "images" / "ok.png").write_bytes(_picture(size=(9, 9)))
+    assert [stores(sees), stores(tiny)] == [2, 1]

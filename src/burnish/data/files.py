@@ -4,13 +4,14 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import re
 import shutil
 import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -103,6 +104,19 @@ def spooled(file: DataFile) -> Iterator[Path]:
             shutil.copyfileobj(packed, copy, 1 << 20)
         copy.flush()
         yield Path(copy.name)
+
+
+def file_stamps(folder: Path) -> list[tuple[str, int, int]]:
+    """Name, bytes and time of every file below, sorted: what tells that an image has changed, without reading it."""
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            path = Path(place) / name
+            with suppress(OSError):  # a link to nowhere
+                facts = path.stat()
+                found.append((path.relative_to(folder).as_posix(), facts.st_size, facts.st_mtime_ns))
+    return sorted(found)
 
 
 def name_beside(name: str, reference: str) -> str:

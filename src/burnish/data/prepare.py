@@ -13,10 +13,13 @@ import tokenizers
 from burnish import __version__
 from burnish.data import stream
 from burnish.data.account import TOO_LONG, Fate, count_all, decide_fate, loss_sentences
+from burnish.data.archives import is_archive
 from burnish.data.epoch import epoch_samples, is_mixed, mixing_fault
+from burnish.data.files import file_stamps
 from burnish.data.ledger import Ledger
 from burnish.data.loader import FakeRows, RowLoader, RowSource, StoredRows
 from burnish.data.render import ChatRenderer, RenderedMany, load_chat_renderer
+from burnish.data.render.choose import may_show_images
 from burnish.data.rows import pack_rows
 from burnish.data.sources import find_sources
 from burnish.data.store import TokenStore, open_store, store_key
@@ -33,6 +36,7 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
     "generation_config.json",
     "config.json",
+    "preprocessor_config.json",
 )
 """What in a model folder decides about tokens."""
 
@@ -233,8 +237,10 @@ def _key(spec: TrainSpec, data: SourceData, path: Path, model_directory: Path) -
     root = path if path.is_dir() else path.parent
     sources = find_sources(path, data.splits, subsets=data.subsets, called=data.path)
     held = dict.fromkeys(file.path for source in sources for file in source.files)
+    shown = may_show_images(model_directory, spec.renderer) and not is_archive(path.name)
     parts: dict[str, Any] = {
         "sources": [(source.label, [file.name for file in source.files]) for source in sources],
+        "images": [stamp for stamp in file_stamps(root) if root / stamp[0] not in held] if shown else [],
         "images_per_message": data.images_per_message,
         "burnish": __version__,
         "tokenizers": tokenizers.__version__,

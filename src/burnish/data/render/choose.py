@@ -46,6 +46,13 @@ def load_chat_renderer(model_directory: Path, wish: Renderer, *, allow_control_t
     )
 
 
+def may_show_images(model_directory: Path, wish: Renderer) -> bool:
+    """Whether a row's images may become tokens, told without opening the tokenizer."""
+    if wish.name == "auto":
+        return (model_directory / "preprocessor_config.json").is_file()
+    return wish.name in NATIVE and NATIVE[wish.name](wish).shows_images
+
+
 class AutoScript:
     """The model's own template; written natively where native code is known to write the same, as that is faster."""
 

@@ -10,6 +10,7 @@ from burnish.data.conversations import Conversation, Message, RowFault
 from burnish.data.render.chatml import ChatML, SmolLM
 from burnish.data.render.deepseek import DeepSeekR1, DeepSeekV3
 from burnish.data.render.gemma import Gemma3
+from burnish.data.render.gemma4 import Gemma4
 from burnish.data.render.glm import GLM5, GLM45, GLM53
 from burnish.data.render.gpt_oss import CUTOFF, IDENTITY, GptOss
 from burnish.data.render.image_grid import read_image_grid
@@ -116,6 +117,7 @@ NATIVE: dict[str, Callable[[Renderer], Script]] = {
     "kimi-k2": lambda wish: KimiK2(),
     "llama-3": lambda wish: Llama3(wish.date_string or DATE, wish.tools_in_user_message is not False),
     "gemma3": lambda wish: Gemma3(),
+    "gemma4": lambda wish: Gemma4(wish.enable_thinking is True, wish.preserve_thinking is True),
     "gpt-oss": lambda wish: GptOss(
         wish.reasoning_effort or "medium",
         wish.conversation_start_date,

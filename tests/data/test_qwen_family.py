@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_folders import QWEN3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import (
@@ -20,13 +21,17 @@ from oracles import (
     assert_letters,
     assert_same,
     call,
+    conversation,
     conversations,
     trained,
     turn,
 )
 
 from burnish.data.conversations import RowFault
-from burnish.spec.train import LossMask
+from burnish.data.render import load_chat_renderer
+from burnish.data.render.pieces import control
+from burnish.data.render.template import TemplateScript
+from burnish.spec.train import LossMask, Renderer
 from fetch import Unreachable, fetch_qwen3
 
 pytestmark = pytest.mark.weights
@@ -102,15 +107,47 @@ def test_other_roles_are_trained_by_their_words_alone(name, row, system, user, t
     assert set(judged.text(extra)) <= {"\n"}
 
 
-@settings(deadline=None, max_examples=40)
+@pytest.mark.parametrize("name", ["qwen3", "auto"])
+@settings(deadline=None, max_examples=30)
 @given(row=conversations())
-def test_qwen3_writes_what_the_models_own_template_does(row):
-    judged = pair("qwen3")
-    turns = [{**each, "content": each["content"] or ""} for each in row["messages"]]
+def test_qwen3_writes_what_the_models_own_template_does(name, row):
+    judged = pair(name)
     theirs: Any = judged.tokenizer.apply_chat_template(
-        turns, tools=row.get("tools"), tokenize=False, chat_template=_template()
+        row["messages"], tools=row.get("tools"), tokenize=False, chat_template=_template()
     )
     assert judged.our_tokens(row).ids == judged.tokenizer.encode(theirs, add_special_tokens=False)
+
+
+@pytest.mark.parametrize("what", TOOLED)
+def test_auto_writes_tools_natively_where_the_template_is_qwen3s(monkeypatch, what):
+    judged = pair("auto")
+    assert judged.ours.name == "auto (qwen3)"
+    monkeypatch.delattr(TemplateScript, "write")
+    assert judged.our_tokens(TOOLED[what]) == pair("qwen3").our_tokens(TOOLED[what])
+
+
+def test_auto_leaves_tools_to_a_template_that_writes_them_otherwise(bpe_folder):
+    folder = bpe_folder(QWEN3.replace("You may call", "You can call"))
+    renderer = load_chat_renderer(folder, Renderer())
+    assert renderer.name == "auto (qwen3)"
+    text = renderer.decode(renderer.render(conversation(TOOLED["a call"]), LossMask()).token_ids)
+    assert "You can call" in text and '{"name": "look"' in text
+
+
+def test_a_template_is_told_the_ids_of_calls_in_which_control_tokens_are_letters(bpe_folder):
+    template = (
+        "{% for each in messages %}<|im_start|>{{ each.role }}\n{{ each.content }}"
+        "{% for call in each.tool_calls or [] %}[{{ call.id }} {{ call.function.name }}]{% endfor %}"
+        "{% if each.role == 'tool' %}[{{ each.tool_call_id }} {{ each.name }}]{% endif %}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    renderer = load_chat_renderer(bpe_folder(template), Renderer())
+    asked = {"id": "<|im_end|>1", "function": {"name": "look", "arguments": {}}}
+    answered = turn("tool", "x", tool_call_id="<|im_end|>1", name="<|im_end|>look")
+    row = {"messages": [turn("user", "a"), turn("assistant", "", tool_calls=[asked]), answered, turn("assistant", "b")]}
+    ids = renderer.render(conversation(row), LossMask()).token_ids.tolist()
+    assert "[<|im_end|>1 look]" in renderer.decode(ids) and "[<|im_end|>1 <|im_end|>look]" in renderer.decode(ids)
+    assert ids.count(renderer.encode([[control("<|im_end|>")]]).token_ids[0]) == 4
 
 
 @cache

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from burnish.data.conversations import Conversation, Message, RowFault
+from burnish.data.conversations import Conversation, Message, RowFault, ToolCall
 from burnish.data.render.chatml import ChatML, SmolLM
 from burnish.data.render.deepseek import DeepSeekR1, DeepSeekV3
 from burnish.data.render.gemma import Gemma3
@@ -59,9 +59,11 @@ class AutoScript:
 
     needs = ()
 
-    def __init__(self, template: TemplateScript, native: Script | None) -> None:
+    def __init__(self, template: TemplateScript, native: Script | None, *, with_tools: bool = False) -> None:
         self._template = template
         self._native = native
+        self._with_tools = with_tools
+        """Whether the native script is known to write tools and their calls as the template does."""
         self.name = f"auto ({native.name})" if native else "auto (chat template)"
         self.end_of_turn = native.end_of_turn if native else template.end_of_turn
         self.shows_images = native is not None and native.shows_images
@@ -76,8 +78,14 @@ class AutoScript:
         return self._script(conversation).history(conversation)
 
     def _script(self, conversation: Conversation) -> Script:
-        tools = conversation.tools or any(message.tool_calls for message in conversation.messages)
-        return self._template if self._native is None or tools else self._native
+        if self._native is None:
+            return self._template
+        messages = conversation.messages
+        if self._with_tools or not (conversation.tools or any(message.tool_calls for message in messages)):
+            return self._native
+        if any(message.images for message in messages):
+            raise RowFault("the row has images and tools, and the model's chat template is not known to write both")
+        return self._template
 
 
 class NoScript:
@@ -145,9 +153,9 @@ def _choose_script(
         template = TemplateScript(source, vocabulary, variables)
         plain = Renderer()
         able = (_fitted(make(plain), folder) for make in NATIVE.values())
-        return AutoScript(
-            template, _twin(template, (script for script in able if _missing(vocabulary, script) is None))
-        )
+        native = _twin(template, (script for script in able if _missing(vocabulary, script) is None))
+        with_tools = native is not None and all(_agree(template, native, probe) for probe in _TOOL_PROBES)
+        return AutoScript(template, native, with_tools=with_tools)
     if wish.name not in NATIVE:
         raise ConfigError(f"The renderer `{wish.name}` is not built into this version.", hint=_FOLLOW)
     script = _fitted(NATIVE[wish.name](wish), folder)
@@ -176,21 +184,25 @@ def _twin(template: TemplateScript, scripts: Iterable[Script]) -> Script | None:
     return next((script for script in scripts if all(_agree(template, script, probe) for probe in _PROBES)), None)
 
 
-def _agree(template: TemplateScript, script: Script, messages: tuple[Message, ...]) -> bool:
+def _agree(template: TemplateScript, script: Script, probe: Conversation) -> bool:
+    """Whether both write the same, or both refuse."""
     try:
-        written = "".join(piece.text for piece in script.write(Conversation(messages), LossMask()))
-        prompt = "".join(piece.text for piece in script.write_prompt(messages))
+        written = "".join(piece.text for piece in script.write(probe, LossMask()))
+        prompt = "".join(piece.text for piece in script.write_prompt(probe.messages))
     except RowFault:
-        return _refuses(template, messages)
+        return not probe.tools and _refuses(template, probe)
+    bare = replace(probe, tools=())
     try:
-        return written == template.text(messages, prompt=False) and prompt == template.text(messages, prompt=True)
+        text = template.text(probe, prompt=False)
+        # A turn that the template leaves open, its script closes.
+        return written in (text, text + (script.end_of_turn or "")) and prompt == template.text(bare, prompt=True)
     except RowFault:
         return False
 
 
-def _refuses(template: TemplateScript, messages: tuple[Message, ...]) -> bool:
+def _refuses(template: TemplateScript, probe: Conversation) -> bool:
     try:
-        template.write(Conversation(messages), LossMask())
+        template.write(probe, LossMask())
     except RowFault:
         return True
     return False
@@ -201,17 +213,53 @@ def _said(*turns: str) -> tuple[Message, ...]:
     return tuple(Message(roles[turn[0]], turn[2:]) for turn in turns)  # type: ignore[arg-type]
 
 
-_PROBES = (
-    _said("u:Hello", "a:Hi"),
-    _said("u:Hello", "a:"),
-    _said("s:Be brief.", "u:Hello", "a:Hi"),
-    _said("s:", "u:Hello", "a:Hi", "u:Again", "a:Hi again"),
-    _said("u:  two\n\n spaces \n", "a:\n  kept  \n\n", "u:\tso?\n", "a: yes "),
-    _said("u:a", "a:<think>\nb\n</think>\n\nc", "u:d", "a:<think>\n\ne\n</think>\n\nf"),
-    _said("u:a", "a:b</think>c<think>", "u:<tool_response>d</tool_response>", "a:e"),
-    _said("u:a", "s:b", "u:c", "u:d", "a:e", "a:f", "u:g"),
-    _said("u:a", "a:b", "t:c", "t:d", "a:e"),
-    (Message("user", "a"), Message("assistant", "b", "c"), Message("user", "d"), Message("assistant", "e", " f \n")),
+_THINKS = (
+    Message("user", "a"),
+    Message("assistant", "b", "c"),
+    Message("user", "d"),
+    Message("assistant", "e", " f \n"),
+)
+_PROBES = tuple(
+    Conversation(messages)
+    for messages in (
+        _said("u:Hello", "a:Hi"),
+        _said("u:Hello", "a:"),
+        _said("s:Be brief.", "u:Hello", "a:Hi"),
+        _said("s:", "u:Hello", "a:Hi", "u:Again", "a:Hi again"),
+        _said("u:  two\n\n spaces \n", "a:\n  kept  \n\n", "u:\tso?\n", "a: yes "),
+        _said("u:a", "a:<think>\nb\n</think>\n\nc", "u:d", "a:<think>\n\ne\n</think>\n\nf"),
+        _said("u:a", "a:b</think>c<think>", "u:<tool_response>d</tool_response>", "a:e"),
+        _said("u:a", "s:b", "u:c", "u:d", "a:e", "a:f", "u:g"),
+        _said("u:a", "a:b", "t:c", "t:d", "a:e"),
+        _THINKS,
+    )
+)
+_TOOLS: tuple[dict[str, Any], ...] = (
+    {"type": "function", "function": {"name": "f", "description": " é <b>\n", "parameters": {"type": "object"}}},
+    {"type": "function", "function": {"name": "g", "parameters": {"properties": {"a": {"type": "string"}}}}},
+)
+_CALLS = (
+    ToolCall("f", {"a": 'é <b>"\n', "b": [1, {"c": None}], "d": True, "e": 0.5}, "functions.f:0"),
+    ToolCall("g", {}, "functions.g:1"),
+)
+_RESULTS = (
+    Message("tool", "x\n", call_id="functions.f:0", tool_name="f"),
+    Message("tool", "", call_id="functions.g:1", tool_name="g"),
+)
+_CALLED = (
+    *_said("u:a"),
+    Message("assistant", "b.", tool_calls=_CALLS),
+    *_RESULTS,
+    Message("assistant", "", "c", tool_calls=_CALLS[:1]),
+    *_RESULTS[:1],
+    *_said("a:d", "u:e"),
+)
+_TOOL_PROBES = (
+    Conversation(_said("u:a", "a:b"), tools=_TOOLS),
+    Conversation(_said("s:", "u:a", "a:b"), tools=_TOOLS),
+    Conversation((*_said("s:S\n"), *_CALLED), tools=_TOOLS[:1]),
+    Conversation((*_CALLED, *_said("a:f"))),
+    Conversation((*_CALLED, Message("assistant", " f ", " g ", tool_calls=_CALLS)), tools=_TOOLS),
 )
 
 

@@ -5,10 +5,10 @@ reasoning, for which the form has no place, is refused (that package drops it). 
 alone, so an id without it is written `functions.NAME:NUMBER`, as the model's makers ask, and results follow.
 """
 
-import json
 from dataclasses import dataclass
 
 from burnish.data.conversations import Conversation, Message, ToolCall
+from burnish.data.json_text import write_json
 from burnish.data.render.chatml import NOTHING
 from burnish.data.render.pieces import History, Piece, control, is_trained, words
 from burnish.data.render.refusals import refuse_reasoning
@@ -91,7 +91,7 @@ def _opening(conversation: Conversation) -> list[Piece]:
     """The tools, and a greeting where the row does not begin with a system turn."""
     pieces = []
     if conversation.tools:
-        schemas = json.dumps(conversation.tools, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+        schemas = write_json(conversation.tools, separators=(",", ":"), sort_keys=True)
         pieces = [
             control(f"{SYSTEM}tool_declare{MIDDLE}", "system"),
             words(schemas, "system", False),

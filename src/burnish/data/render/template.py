@@ -93,9 +93,9 @@ class TemplateScript:
     def history(self, conversation: Conversation) -> History:
         return self._look(conversation).history
 
-    def text(self, messages: tuple[Message, ...], *, prompt: bool) -> str:
-        """What the template makes of these turns, as text."""
-        return self._unshield(self._render(self._shield(Conversation(messages)), prompt=prompt)[0])
+    def text(self, conversation: Conversation, *, prompt: bool) -> str:
+        """What the template makes of it, as text."""
+        return self._unshield(self._render(self._shield(conversation), prompt=prompt)[0])
 
     def _render(self, conversation: Conversation, *, prompt: bool) -> tuple[str, list[Span]]:
         """The rendered text, and what its generation markers enclose."""
@@ -216,8 +216,11 @@ class TemplateScript:
                 content=hide(message.content),
                 reasoning=None if message.reasoning is None else hide(message.reasoning),
                 tool_calls=tuple(
-                    ToolCall(hide(call.name), _each_text(call.arguments, hide)) for call in message.tool_calls
+                    ToolCall(hide(call.name), _each_text(call.arguments, hide), hide(call.id))
+                    for call in message.tool_calls
                 ),
+                call_id=hide(message.call_id),
+                tool_name=hide(message.tool_name),
             )
             for message in conversation.messages
         )
@@ -287,8 +290,13 @@ def _as_dict(message: Message) -> dict[str, Any]:
     if message.tool_calls:
         turn["tool_calls"] = [
             {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            | ({"id": call.id} if call.id else {})
             for call in message.tool_calls
         ]
+    if message.call_id:
+        turn["tool_call_id"] = message.call_id
+    if message.tool_name:
+        turn["name"] = message.tool_name
     return turn
 
 

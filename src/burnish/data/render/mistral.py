@@ -10,14 +10,13 @@ from typing import Any
 
 from burnish.data.conversations import Conversation, Message, RowFault, ToolCall
 from burnish.data.json_text import write_json
+from burnish.data.render.answers import NineLetterIds
 from burnish.data.render.pieces import History, Piece, control, is_trained, words
 from burnish.data.render.refusals import refuse_reasoning, refuse_text_beside_calls
 from burnish.spec.train import LossMask
 
 BOS, END, ASKS, ASKED = "<s>", "</s>", "[INST]", "[/INST]"
 NOTHING = LossMask(assistant=False)
-ID_LETTERS = 9
-"""Of a call's id; others are numbered anew."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Mistral:
         messages = conversation.messages
         refuse_reasoning(messages, self.name)
         self._check_order(messages)
-        last, ids = _last_question(messages), _Ids()
+        last, ids = _last_question(messages), NineLetterIds()
         pieces = [control(BOS)]
         for place, message in enumerate(messages):
             trained = is_trained(message, loss_mask)
@@ -75,28 +74,6 @@ class Mistral:
                 asked = not asked
 
 
-class _Ids:
-    """How calls are named where they are made and where they are answered."""
-
-    def __init__(self) -> None:
-        self._made = 0
-        self._open: dict[str, str] = {}
-        """As the row names a call, or its number, and as it is written; in order, answered ones taken out."""
-
-    def of_call(self, call: ToolCall) -> str:
-        fits = len(call.id) == ID_LETTERS and call.id.isalnum()
-        written = call.id if fits else f"{self._made:0{ID_LETTERS}}"
-        self._open[call.id or str(self._made)] = written
-        self._made += 1
-        return written
-
-    def of_result(self, message: Message) -> str:
-        asked = message.call_id if message.call_id in self._open else next(iter(self._open), "")
-        if not asked:
-            raise RowFault("a tool's result answers no call")
-        return self._open.pop(asked)
-
-
 def _last_question(messages: tuple[Message, ...]) -> int:
     places = (place for place in range(len(messages) - 1, -1, -1) if messages[place].role == "user")
     return next(places, -1)
@@ -137,7 +114,7 @@ def _fields(function: dict[str, Any]) -> Iterator[str]:
             yield f'"{key}": "{value}"' if isinstance(value, str) else f'"{key}": {write_json(value)}'
 
 
-def _calls(calls: tuple[ToolCall, ...], trained: bool, ids: _Ids) -> list[Piece]:
+def _calls(calls: tuple[ToolCall, ...], trained: bool, ids: NineLetterIds) -> list[Piece]:
     listed = ", ".join(
         f'{{"name": {write_json(call.name)}, "arguments": {write_json(call.arguments)}, "id": "{ids.of_call(call)}"}}'
         for call in calls

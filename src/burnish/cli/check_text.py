@@ -41,8 +41,9 @@ def ledger_lines(ledger: LedgerReport) -> list[str]:
         ("Rows read", f"{ledger.rows_read:,}, {ledger.rows_used:,} used{_reasons(ledger.rows_skipped)}"),
         ("Samples", f"{ledger.samples:,}{_reasons(ledger.samples_skipped)}"),
         ("Tokens rendered", f"{ledger.tokens_rendered:,}, {ledger.trained_tokens_rendered:,} trained"),
-        ("- skipped", f"{_sum(ledger.tokens_skipped):,}, {_sum(ledger.trained_tokens_skipped):,} trained"),
-        ("- cut", f"{ledger.tokens_cut:,}, {ledger.trained_tokens_cut:,} trained, of {ledger.samples_cut:,} samples"),
+        ("- skipped", _amount(_sum(ledger.tokens_skipped), _sum(ledger.trained_tokens_skipped))),
+        ("- cut", _amount(ledger.tokens_cut, ledger.trained_tokens_cut, f" off {ledger.samples_cut:,} samples")),
+        ("+ read again", _amount(ledger.tokens_repeated, ledger.trained_tokens_repeated)),
         ("= in an epoch", left),
         ("Packed rows", f"{ledger.packed_rows:,}, {ledger.slots:,} slots, {ledger.pad_share:.1%} padding"),
         ("Longest sample", f"{ledger.longest_sample:,} tokens"),
@@ -123,6 +124,10 @@ def columns(facts: Iterable[tuple[str, str]]) -> list[str]:
     rows = [*facts]
     width = max((len(name) for name, _ in rows), default=0) + 1
     return [f"{name + ':':<{width}} {text}" for name, text in rows]
+
+
+def _amount(tokens: int, trained: int, more: str = "") -> str:
+    return f"{tokens:,}, {trained:,} trained{more}" if tokens else ""
 
 
 def _source(ledger: LedgerReport, name: str) -> str:

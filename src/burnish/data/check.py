@@ -19,6 +19,7 @@ from burnish.data.account import Fate, decide_fate
 from burnish.data.audit import Audit, audit_rows
 from burnish.data.conversations import Conversation, RowFault, parse_conversation
 from burnish.data.ledger import BadRow, Ledger
+from burnish.data.loader import StoredRows
 from burnish.data.prepare import (
     PreparedData,
     find_refusals,
@@ -34,7 +35,6 @@ from burnish.data.sources import SPLIT_WORDS, find_sources, read_records
 from burnish.data.store import TokenStore
 from burnish.data.tokenise import Written, no_rows, without_text_among_chats, write_samples
 from burnish.errors import BurnishError, DataError, error_from_code
-from burnish.run.events import DataFacts
 from burnish.run.forecast import forecast_storage_bytes
 from burnish.run.lint import lint
 from burnish.run.outline import outline_run
@@ -198,7 +198,7 @@ class _Check:
         self._refuse(*self._mask_refusals(data, renderer, store, faults))
         audit = self._audit(data, store.ledger.read)
         self._add(
-            ledger=_ledger(store, prepared.facts, self.spec.row_tokens, counted, faults, audit),
+            ledger=_ledger(store, prepared, self.spec.row_tokens, counted, faults, audit),
             complete=self.rows is None or store.ledger.read < self.rows,
         )
         self._foresee(prepared)
@@ -358,9 +358,11 @@ def _shifted(where: str, turn: int) -> DataError:
 
 
 def _ledger(
-    store: TokenStore, facts: DataFacts, row_tokens: int, data: SourceData, faults: _MaskCount, audit: Audit
+    store: TokenStore, prepared: PreparedData, row_tokens: int, data: SourceData, faults: _MaskCount, audit: Audit
 ) -> LedgerReport:
-    fate = decide_fate(store, row_tokens=row_tokens, overflow=data.overflow)
+    facts = prepared.facts
+    assert isinstance(prepared.source, StoredRows)
+    fate = decide_fate(store, row_tokens=row_tokens, overflow=data.overflow).drawing(prepared.source.documents)
     cut = store.lengths > fate.lengths
     slots = facts.rows * row_tokens
     return LedgerReport(
@@ -375,6 +377,8 @@ def _ledger(
         trained_tokens_rendered=int(store.trained.sum()),
         tokens=facts.tokens,
         trained_tokens=facts.trained_tokens,
+        tokens_repeated=facts.tokens_repeated,
+        trained_tokens_repeated=facts.trained_tokens_repeated,
         tokens_cut=facts.tokens_cut,
         trained_tokens_cut=facts.trained_tokens_cut,
         tokens_skipped=facts.tokens_dropped,

@@ -160,14 +160,15 @@ def _fate(spec: TrainSpec, data: SourceData, store: TokenStore) -> Fate:
 
 def find_refusals(spec: TrainSpec, data: SourceData, store: TokenStore, facts: DataFacts) -> Iterator[DataError]:
     """Why this data will not be trained, as its rows and their lengths tell."""
-    if store.ledger.dropped["bad row"] and data.on_bad_row == "error":
+    bad = store.ledger.dropped["bad row"]
+    if bad and (data.on_bad_row == "error" or bad == store.ledger.read):
         yield store.ledger.bad_rows_error()
     long = store.lengths > spec.row_tokens
     if long.any() and data.overflow == "error":
         yield _too_long(store, long, spec.row_tokens)
     elif is_mixed(data) and (fault := mixing_fault(data, store, _fate(spec, data, store))):
         yield fault
-    elif not facts.samples:
+    elif len(store) and not facts.samples:
         yield _nothing_left(data, facts)
 
 

@@ -133,8 +133,11 @@ class PrivateText(Part):
 
 
 class LedgerReport(Part):
-    """`rows_read` is `rows_used` and all of `rows_skipped`; `tokens_rendered` is `tokens`, `tokens_cut` and all of
-    `tokens_skipped`; `slots` is `tokens` and `padding`. Trained tokens likewise."""
+    """What an epoch is given, and where the rest went.
+
+    `rows_read` is `rows_used` and all of `rows_skipped`; `tokens_rendered` and `tokens_repeated` are `tokens`,
+    `tokens_cut` and all of `tokens_skipped`; `slots` are `tokens` and `padding`. Trained tokens likewise.
+    """
 
     rows_read: int
     rows_used: int
@@ -149,6 +152,9 @@ class LedgerReport(Part):
     trained_tokens_rendered: int
     tokens: int
     trained_tokens: int
+    tokens_repeated: int = 0
+    """Of `tokens`, those of rows that an epoch reads again, as sources are drawn from."""
+    trained_tokens_repeated: int = 0
     tokens_cut: int = 0
     trained_tokens_cut: int = 0
     tokens_skipped: dict[str, int] = {}

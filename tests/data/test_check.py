@@ -1,0 +1,352 @@
+"""What a check says of a data set: the proof, the sums of its ledger, its refusals. Lengths are byte-ChatML's."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from chat_folders import QWEN3, SMOLLM2, load
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from burnish.data.check import Setting, check_before_run, check_config, first_look
+from burnish.data.conversations import Conversation, Message
+from burnish.data.prepare import prepare_data
+from burnish.data.proof import prove_sample
+from burnish.errors import DataError
+from burnish.run.report import CheckReport, LedgerReport
+from burnish.spec.train import FakeData, Linear, LossMask, SourceData, TrainSpec
+
+
+def chat(asked: str, answer: str) -> dict:
+    return {"messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]}
+
+
+class Bench:
+    def __init__(self, folder: Path, model: Path) -> None:
+        self.data, self.stores, self.model = folder / "data", folder / "stores", model
+        self.data.mkdir()
+
+    def write(self, rows: list[dict | str], name: str = "train.jsonl") -> None:
+        lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+        (self.data / name).write_text("".join(f"{line}\n" for line in lines))
+
+    def spec(self, row_tokens: int = 128, rows_per_step: int = 2, steps: int = 9, **data) -> TrainSpec:
+        source = SourceData(path="datasets/data", **data)
+        return TrainSpec(
+            model="burnish/tiny", data=source, row_tokens=row_tokens, rows_per_step=rows_per_step, steps=steps
+        )
+
+    @property
+    def setting(self) -> Setting:
+        return Setting(self.model, self.data, self.stores, "cpu", 1, parameters=1_000_000, model_bytes=4_000_000)
+
+    def check(self, *, rows: int | None = None, **wish) -> CheckReport:
+        return check_config(self.spec(**wish), self.setting, rows=rows)
+
+    def ledger(self, **wish) -> LedgerReport:
+        ledger = self.check(**wish).ledger
+        assert ledger is not None
+        return ledger
+
+    def refusal(self, **wish) -> str:
+        """The only one, which a submission raises in the same words."""
+        report = self.check(**wish)
+        assert len(report.refusals) == 1, report.refusals
+        refused = report.refusals[0]
+        with pytest.raises(DataError) as raised:
+            check_before_run(self.spec(**wish), self.setting)
+        assert (raised.value.message, raised.value.hint) == (refused.message, refused.hint)
+        return refused.message
+
+
+@pytest.fixture
+def bench(tmp_path: Path, tiny: Path) -> Bench:
+    return Bench(tmp_path, tiny)
+
+
+@pytest.fixture
+def under_template(tmp_path: Path, bpe_folder: Callable[[str | None], Path]) -> Callable[[str], Bench]:
+    return lambda template: Bench(tmp_path, bpe_folder(template))
+
+
+# -- the ledger ---------------------------------------------------------------
+
+ROWS = st.lists(
+    st.one_of(
+        st.builds(chat, st.text("ab ", max_size=60), st.text("cd ", max_size=80)),
+        st.builds(
+            lambda row: row | {"messages": [*row["messages"][:1], row["messages"][1] | {"weight": 0}]},
+            st.just(chat("a", "b")),
+        ),
+        st.sampled_from(["42", '{"messages": []}', '{"messages": [{"role": "robot", "content": "x"}]}']),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+MIXINGS = st.sampled_from(
+    [
+        {},
+        {"splits": ("train", "test")},
+        {"splits": ("train", "test"), "probabilities": (0.2, 0.8)},
+        {"splits": ("train", "test"), "probabilities": (0.9, 0.1), "stopping_strategy": "first_exhausted"},
+    ]
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=ROWS,
+    row_tokens=st.integers(24, 120),
+    overflow=st.sampled_from(["drop", "truncate", "error"]),
+    pack=st.booleans(),
+    mixing=MIXINGS,
+)
+def test_the_ledger_adds_up_to_the_last_token(bench, rows, row_tokens, overflow, pack, mixing):
+    bench.write(rows)
+    bench.write([chat("of another", "split")] * 3, "test.jsonl")
+    wish = {"row_tokens": row_tokens, "overflow": overflow, "pack": pack, "on_bad_row": "skip"}
+    ledger = bench.ledger(**wish, **mixing)
+    assert ledger.rows_read == len(rows) + 3 * bool(mixing) == ledger.rows_used + sum(ledger.rows_skipped.values())
+    assert ledger.tokens_rendered + ledger.tokens_repeated == (
+        ledger.tokens + ledger.tokens_cut + sum(ledger.tokens_skipped.values())
+    )
+    assert ledger.trained_tokens_rendered + ledger.trained_tokens_repeated == (
+        ledger.trained_tokens + ledger.trained_tokens_cut + sum(ledger.trained_tokens_skipped.values())
+    )
+    assert ledger.slots == ledger.packed_rows * row_tokens == ledger.tokens + ledger.padding
+    assert len(ledger.skipped) == min(10, sum(ledger.rows_skipped.values()))
+
+
+def test_rows_that_are_skipped_are_named_with_the_reason(bench):
+    bench.write([chat("ok", "yes"), "42", chat("long", "z" * 200)])
+    ledger = bench.ledger(on_bad_row="skip")
+    assert [(row.source, row.reason) for row in ledger.skipped] == [
+        ("train.jsonl:2", "a number, not an object"),
+        ("train.jsonl:3", "too long (225 tokens)"),
+    ]
+
+
+def test_sources_share_the_tokens_between_them(bench):
+    bench.write([chat("a", "b")] * 3)
+    bench.write([chat("a", "b")], "test.jsonl")
+    ledger = bench.ledger(splits=("train", "test"))
+    assert {name: source.conversations for name, source in ledger.sources.items()} == {"train": 3, "test": 1}
+    assert sum(source.tokens for source in ledger.sources.values()) == ledger.tokens
+
+
+# -- what the trainer will do ---------------------------------------------------
+
+
+def test_the_trainer_finds_its_tokens_made_and_is_given_what_was_hashed(bench):
+    bench.write([chat(f"question {number}", f"answer {number}") for number in range(20)])
+    report = bench.check()
+    said: list[str] = []
+    prepared = prepare_data(
+        bench.spec(), model_directory=bench.model, data_path=bench.data, store_directory=bench.stores, say=said.append
+    )
+    assert prepared.facts.stream == report.stream_of_epoch
+    assert not [line for line in said if line.startswith("Tokenised")]
+    assert report.plan and report.plan.packed_rows_per_epoch == prepared.facts.rows
+    assert report.complete and len(report.stream_at_end) == 32
+
+
+def test_a_part_of_the_rows_is_said_to_be_one_and_kept_nowhere(bench):
+    bench.write([chat(f"question {number}", "answer") for number in range(20)])
+    report = bench.check(rows=7)
+    assert report.ledger and (report.ledger.rows_read, report.complete, report.stream_at_end) == (7, False, "")
+    assert not bench.stores.exists()
+    assert bench.check(rows=21).complete
+
+
+def test_the_plan_says_what_comes_of_the_schedule(bench):
+    bench.write([chat("a", "b" * 60)] * 10)
+    spec = bench.spec(steps=10).model_copy(update={"schedule": Linear(warmup_steps=2, decay_steps=4, minimum=1e-7)})
+    report = check_config(spec, bench.setting)
+    plan, ledger = report.plan, report.ledger
+    assert plan and ledger
+    assert (plan.steps, plan.steps_per_epoch, plan.epochs) == (10, 5, 2.0)
+    assert (plan.warmup_steps, plan.decay_steps, plan.slots_per_step) == (2, 4, 256)
+    assert (plan.learning_rate.first, plan.learning_rate.peak, plan.learning_rate.last) == (1e-7, 1e-6, 1e-7)
+    assert plan.tokens_per_step * 5 == ledger.tokens
+
+
+def test_made_up_data_has_a_plan_and_nothing_to_prove(bench):
+    spec = bench.spec().model_copy(update={"data": FakeData()})
+    report = check_config(spec, bench.setting)
+    assert report.complete and report.plan and not report.proof and not report.refusals
+
+
+# -- the proof ------------------------------------------------------------------
+
+WORDS = st.text("ab<|>_im end\nüß漢🙂", max_size=20)
+TURNS = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3)
+
+
+@pytest.mark.parametrize("template", [None, QWEN3, SMOLLM2])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(turns=TURNS, mask=st.builds(LossMask, user=st.booleans(), assistant=st.just(True)))
+def test_pieces_say_what_the_tokens_say(tiny, bpe_folder, template, turns, mask):
+    renderer = load(bpe_folder(template) if template else tiny)
+    messages = [Message(role, text) for pair in turns for role, text in zip(("user", "assistant"), pair, strict=True)]
+    [sample, *_] = renderer.write(Conversation(tuple(messages)), mask)
+    row = prove_sample(renderer, sample.pieces, "x:1")
+    encoded = renderer.encode([sample.pieces])
+    assert (row.token_ids, row.trained) == (encoded.token_ids.tolist(), encoded.loss_mask.tolist())
+    whole = "".join(piece.text for piece in row.pieces)
+    assert whole == renderer.decode(row.token_ids) == "".join(piece.text for piece in sample.pieces)
+    assert row.token_ends[-1] == len(whole) and row.token_ends == sorted(row.token_ends)
+    trained = [number for number, flag in zip(row.token_ids, row.trained, strict=True) if flag]
+    assert renderer.decode(trained) == "".join(piece.text for piece in row.pieces if piece.trained)
+    letters = [piece.trained for piece in row.pieces for _ in piece.text]
+    # A token that ends no letter shows with the one that does.
+    shown = [
+        (flag, end)
+        for flag, end, last in zip(row.trained, row.token_ends, [0, *row.token_ends], strict=False)
+        if end > last
+    ]
+    assert all(letters[end - 1] == bool(flag) for flag, end in shown)
+
+
+def test_the_proof_names_the_row_and_whose_turn_each_piece_is(bench):
+    bench.write(["", chat("Hello", "Hi")])
+    [row] = bench.check().proof
+    assert row.source == "train.jsonl:2"
+    assert [(piece.text, piece.trained, piece.role) for piece in row.pieces] == [
+        ("<|im_start|>user\nHello<|im_end|>\n", False, "user"),
+        ("<|im_start|>assistant\n", False, "assistant"),
+        ("Hi<|im_end|>", True, "assistant"),
+        ("\n", False, "assistant"),
+    ]
+
+
+def test_the_first_look_is_the_proof_alone_and_reads_little(bench):
+    bench.write([chat("a", "b")] * 100 + ["42"])
+    report = first_look(bench.spec(), bench.setting, proof_rows=3)
+    assert len(report.proof) == 3 and report.ledger is None and not report.refusals
+
+
+# -- refusals ---------------------------------------------------------------------
+
+_TURN = "<|im_start|>{{ each.role }}\n{{ each.content }}"
+_TEMPLATE = "{%- for each in messages -%}" + _TURN + "<|im_end|>\n{%- endfor -%}"
+
+
+def test_rows_that_cannot_be_used_are_refused_and_counted_all_the_same(bench):
+    bench.write([chat("a", "b"), "42", *[chat("a", "c")] * 30, "17"])
+    assert bench.refusal().startswith(
+        "2 of 33 rows cannot be used: train.jsonl:2: a number, not an object; train.jsonl:33"
+    )
+    assert bench.ledger().rows_skipped == {"bad row": 2}
+
+
+def test_a_set_without_a_trained_token_is_refused(bench):
+    bench.write([chat("a", "b")] * 3)
+    message = bench.refusal(loss_mask=LossMask(assistant=False))
+    assert message == "datasets/data: no row is left to train on (3 of 3 rows dropped (no trained token))."
+
+
+def test_a_set_without_rows_is_refused(bench):
+    bench.write(["", " "])
+    assert "the dataset has no rows" in bench.refusal()
+
+
+def test_rows_that_are_too_long_are_refused_where_that_is_asked(bench):
+    bench.write([chat("a", "b"), chat("a", "b" * 200)])
+    assert "1 of 2 rows are longer than seq_len (128 tokens)" in bench.refusal(overflow="error")
+    assert bench.ledger(overflow="error").rows_skipped == {"too long": 1}
+
+
+def test_a_missing_set_and_a_plan_that_does_not_divide_are_both_told(bench):
+    spec = bench.spec().model_copy(update={"rows_per_device": 4, "rows_per_step": 6})
+    spec = spec.model_copy(update={"data": SourceData(path="datasets/nowhere")})
+    setting = Setting(**{**vars(bench.setting), "data_path": bench.data / "nowhere"})
+    assert [refusal.code for refusal in check_config(spec, setting).refusals] == ["plan", "data"]
+
+
+def test_a_template_that_writes_its_opening_twice_is_refused(under_template):
+    bench = under_template("<|endoftext|><|endoftext|>" + _TEMPLATE)
+    bench.write([chat("a", "b")] * 2)
+    assert bench.refusal() == "train.jsonl:1 begins with <|endoftext|> twice, and so do 1 more samples."
+
+
+def test_text_that_brings_a_second_opening_is_refused_where_it_may_be_control(bench):
+    bench.write([chat("a", "b")])
+    text = "<|im_start|><|im_start|>once"
+    bench.write([{"text": text}])
+    assert not bench.check().refusals
+    assert "begins with <|im_start|> twice" in bench.refusal(allow_control_tokens=True)
+
+
+def test_an_answer_whose_end_is_not_trained_is_refused(under_template):
+    bench = under_template(
+        "{%- for each in messages -%}<|im_start|>{{ each.role }}\n"
+        "{% if each.role == 'assistant' %}{% generation %}{{ each.content }}{% endgeneration %}"
+        "{% else %}{{ each.content }}{% endif %}{{ ' ' }}<|im_end|>\n{%- endfor -%}"
+    )
+    bench.write([chat("a", "b")] * 3)
+    assert bench.refusal() == "train.jsonl:1 trains an answer but not the token that ends it (3 samples in all)."
+
+
+def test_marks_around_other_words_than_the_answer_are_refused(under_template):
+    marked = "{% if each.role == 'assistant' %}{% generation %}!{% endgeneration %}{% endif %}<|im_end|>\n"
+    bench = under_template("{%- for each in messages -%}" + _TURN + marked + "{%- endfor -%}")
+    bench.write([chat("what is it", "this")])
+    assert (
+        bench.refusal() == "train.jsonl:1: messages[1] is to be trained, but the tokens that are trained do not say it."
+    )
+
+
+def test_a_template_that_rewrites_earlier_turns_is_refused(under_template):
+    rewriting = (
+        "{%- for each in messages -%}<|im_start|>{{ each.role }}\n"
+        "{{ each.content if loop.last or each.role == 'user' else each.content | upper }}<|im_end|>\n{%- endfor -%}"
+    )
+    bench = under_template(rewriting)
+    bench.write([{"messages": [*chat("a", "first")["messages"], *chat("b", "second")["messages"]]}])
+    assert "1 of 1 rows cannot be used: train.jsonl:1: the model's chat template" in bench.refusal()
+
+
+# -- what rows say ------------------------------------------------------------------
+
+
+def test_rows_shared_with_the_validation_split_are_found(bench):
+    long = "The lamp burns oil and stands on a table by the door, where it is lit each evening at six. "
+    bench.write([chat("one", long), chat("two", long[::-1])])
+    bench.write(
+        [chat("one", long), chat("one", long.replace("six", "ten")), chat("x", "another one")], "validation.jsonl"
+    )
+    [shared] = bench.ledger(row_tokens=512).shared
+    assert (shared.split, shared.rows, shared.exact, shared.near) == ("validation", 3, 1, 1)
+    assert [(pair.row, pair.earlier) for pair in shared.first] == [
+        ("validation.jsonl:1", "train.jsonl:1"),
+        ("validation.jsonl:2", "train.jsonl:1"),
+    ]
+    assert not bench.ledger(row_tokens=512, splits=("train", "validation")).shared
+
+
+SECRETS = ["ghp_" + "aB3x" * 9, "sk-proj-Abc123Def456Ghi789Jkl012", "jane.doe@example.com", "4242 4242 4242 4242"]
+
+
+def test_no_secret_is_told_in_full(bench):
+    bench.write([chat(f"Keep {SECRETS[0]} and {SECRETS[1]}.", f"I wrote {SECRETS[2]}, {SECRETS[3]}.")])
+    report = bench.check(row_tokens=512)
+    told = report.model_dump_json()
+    assert not [secret for secret in SECRETS if secret in told]
+    assert report.ledger
+    assert report.ledger.private.secrets == {"GitHub token": 1, "OpenAI or Anthropic key": 1}
+    assert report.ledger.private.personal == {"e-mail address": 1, "card number": 1}
+    assert [(spot.source, spot.role, spot.shown) for spot in report.ledger.private.first] == [
+        ("train.jsonl:1", "user", "gh…3x"),
+        ("train.jsonl:1", "user", "sk…12"),
+        ("train.jsonl:1", "assistant", "ja…om"),
+        ("train.jsonl:1", "assistant", "42…42"),
+    ]
+
+
+def test_a_report_survives_json(bench):
+    bench.write([chat("a", "b"), "42"])
+    report = bench.check()
+    assert CheckReport.model_validate_json(report.model_dump_json()) == report

@@ -59,11 +59,10 @@ def audit_rows(
 
 
 class _Seen:
-    """The rows so far. A row that the mixing reads twice is no duplicate of itself."""
+    """The rows so far."""
 
     def __init__(self, near_seconds: float) -> None:
         self._digests: dict[bytes, str] = {}
-        self._places: set[str] = set()
         self._index: NearIndex | None = None
         self._seconds_left = near_seconds
         self.compared = 0
@@ -74,9 +73,6 @@ class _Seen:
 
     def exact(self, row: Conversation) -> Found | None:
         """An earlier row that is the same; else the row is kept."""
-        if row.where in self._places:
-            return None
-        self._places.add(row.where)
         first = self._digests.setdefault(_digest(row), row.where)
         return None if first == row.where else Found(first, 1.0)
 

@@ -177,3 +177,11 @@ def test_a_call_without_text_is_written_without_text(folder):
         rows = ({"messages": [ASK, turn("assistant", said, tool_calls=calls)]} for said in (None, ""))
         null, empty = (pair(folder, name).our_tokens(row) for row in rows)
         assert null == empty and "None" not in pair(folder, name).text(null.ids)
+
+
+def test_a_reply_ends_with_any_mark_that_an_answer_is_trained_to_end_with(folder):
+    judged = pair(folder, "glm-5.3")
+    stops = set(judged.ours.stop_token_ids)
+    for row in (ROWS["ends on a question"], ROWS["ends on a result"], ROWS["single"]):
+        ids, mask = judged.our_tokens(row)
+        assert ids[max(at for at, flag in enumerate(mask) if flag)] in stops

@@ -211,3 +211,24 @@ def test_arguments_without_names_are_refused():
     row = {"messages": [turn("user", "a"), turn("assistant", "", tool_calls=[call("look", [1])])]}
     with pytest.raises(RowFault, match="the arguments of the call of 'look' are not an object"):
         pair("prime-qwen3").our_tokens(row)
+
+
+@pytest.mark.parametrize("name", ["qwen3.5", "qwen3.6"])
+@pytest.mark.parametrize("thinks", [True, False])
+def test_whether_qwen3_5_thinks_unless_it_is_told_is_read_from_the_models_own_template(tmp_path, name, thinks):
+    opened = "<think>\\n" if thinks else "<think>\\n\\n</think>\\n\\n"
+    template = (
+        "{% for each in messages %}{{ '<|im_start|>' ~ each.role ~ '\\n' ~ each.content ~ '<|im_end|>\\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n" + opened + "' }}{% endif %}"
+    )
+    for file in _folder().iterdir():
+        (tmp_path / file.name).symlink_to(file.resolve())
+    (tmp_path / "chat_template.jinja").write_text(template)
+    judged = Pair(tmp_path, name)
+    told = pair(name, enable_thinking=thinks)
+    assert judged.ours.prompt_ids(ASKED) == told.ours.prompt_ids(ASKED)
+    assert pair(name, enable_thinking=not thinks).ours.prompt_ids(ASKED) != told.ours.prompt_ids(ASKED)
+    assert Pair(tmp_path, name, {"enable_thinking": not thinks}).ours.prompt_ids(ASKED) != told.ours.prompt_ids(ASKED)
+
+
+ASKED = [turn("user", "a")]

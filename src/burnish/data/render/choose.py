@@ -41,6 +41,8 @@ def load_chat_renderer(model_directory: Path, wish: Renderer, *, allow_control_t
     stops = _stop_ids(model_directory)
     end = variables.get("eos_token") or (vocabulary.token_of(min(stops)) if stops else None)
     script = _choose_script(model_directory, wish, vocabulary, config, variables)
+    if isinstance(script, GLM5):
+        stops += [number for mark in script.ends if (number := vocabulary.id_of(mark)) is not None]
     opening = _opening(vocabulary, config, variables.get("bos_token"), script)
     return ChatRenderer(
         vocabulary, script, opening=opening, end_of_text=end, stops=stops, allow_control_tokens=allow_control_tokens
@@ -159,6 +161,9 @@ def _choose_script(
     if wish.name not in NATIVE:
         raise ConfigError(f"The renderer `{wish.name}` is not built into this version.", hint=_FOLLOW)
     script = _fitted(NATIVE[wish.name](wish), folder)
+    source = _template_source(folder, config) if isinstance(script, Qwen35) and wish.enable_thinking is None else None
+    if source is not None and isinstance(script, Qwen35):
+        script = _thinking_as(TemplateScript(source, vocabulary, variables), script)
     if missing := _missing(vocabulary, script):
         raise ModelError(
             f"The renderer `{wish.name}` needs the token {missing}, which {folder.name}'s tokenizer lacks.",
@@ -173,6 +178,16 @@ _FOLLOW = 'Set [renderer] name = "auto" to follow the model\'s own chat template
 def _fitted(script: Script, folder: Path) -> Script:
     """With the folder's word on how images are resized, where the family shows any."""
     return replace(script, grid=read_image_grid(folder)) if isinstance(script, Qwen3VL | Qwen35) else script
+
+
+def _thinking_as(template: TemplateScript, script: Qwen35) -> Qwen35:
+    """Small models of the family do not think unless they are told to, large ones do: their own templates say it."""
+    off, asked = replace(script, enable_thinking=False), (Message("user", "a"),)
+    try:
+        prompt = template.text(Conversation(asked), prompt=True)
+    except RowFault:
+        return script
+    return off if prompt == "".join(piece.text for piece in off.write_prompt(asked)) else script
 
 
 def _missing(vocabulary: Vocabulary, script: Script) -> str | None:

@@ -42,6 +42,8 @@ class GLM5:
     end_of_turn: str = END
     needs: tuple[str, ...] = ("[gMASK]", "<sop>", *MARKS.values(), THINK, THOUGHT, END)
     shows_images: bool = False
+    ends: ClassVar[tuple[str, ...]] = (MARKS["user"], MARKS["tool"], END)
+    """Any of which an answer ends with, by what comes next."""
     call_form: ClassVar[str] = (
         "<tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>"
         "<arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>"

@@ -11,6 +11,9 @@ from tokenizers import Encoding, Tokenizer
 
 from burnish.errors import ModelError
 
+_REMEMBERED_LETTERS = 1 << 14
+"""A control text longer than this is an image's, of which there is one for every size."""
+
 
 class Vocabulary:
     def __init__(self, path: Path) -> None:
@@ -28,10 +31,12 @@ class Vocabulary:
         self.control_tokens = {token.content: number for number, token in added.items() if token.special}
 
     def encode_control(self, text: str) -> list[int]:
-        """Tokens of a renderer's own words; there are few, so they are remembered."""
+        """Tokens of a renderer's own words; there are few, so they are remembered, but for those of an image."""
         ids = self._control_ids.get(text)
         if ids is None:
-            ids = self._control_ids[text] = self._encode_control(text).ids
+            ids = self._encode_control(text).ids
+            if len(text) <= _REMEMBERED_LETTERS:
+                self._control_ids[text] = ids
         return ids
 
     def encode_plain(self, texts: Sequence[str]) -> list[list[int]]:

@@ -12,7 +12,7 @@ from chat_folders import load
 
 from burnish.data.conversations import RowFault, parse_conversation
 from burnish.data.formats import Record
-from burnish.data.prepare import prepare_data, probe_data
+from burnish.data.prepare import prepare_data
 from burnish.data.sources import find_sources, read_records
 from burnish.data.tools import DEEPEST
 from burnish.errors import DataError, ModelError
@@ -129,7 +129,6 @@ def test_a_broken_chat_template_is_the_models_fault_or_the_rows(bpe_folder, temp
 @pytest.mark.parametrize("length", ["fixed", "variable"])
 def test_made_up_data_without_measure_costs_no_memory(tiny, tmp_path, length):
     spec = TrainSpec(model="t", data=FakeData(length=length), steps=2**53, rows_per_step=2**20, row_tokens=2**24)
-    probe_data(spec, model_directory=tiny, data_path=None)
     facts = prepare_data(spec, model_directory=tiny, data_path=None, store_directory=tmp_path).facts
     share = facts.tokens / (2**53 * 2**20 * 2**24)
     assert share == 1 if length == "fixed" else 0.45 < share < 0.55

@@ -11,8 +11,9 @@ from chat_folders import load
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from burnish.data.check import Setting, check_before_run
 from burnish.data.loader import IGNORED, RowLoader
-from burnish.data.prepare import PreparedData, prepare_data, probe_data
+from burnish.data.prepare import PreparedData, prepare_data
 from burnish.errors import DataError, PlanError
 from burnish.run.events import Prepared
 from burnish.run.plan import plan_horizon
@@ -49,7 +50,8 @@ class Bench:
         )
 
     def probe(self, **wish) -> None:
-        probe_data(self.spec(**wish), model_directory=self.tiny, data_path=self.data)
+        """As a submission does it."""
+        check_before_run(self.spec(**wish), Setting(self.tiny, self.data, self.stores, "cpu", 1, 10**6, 10**6))
 
     def fault(self, **wish) -> str:
         with pytest.raises(DataError) as caught:
@@ -191,9 +193,9 @@ def test_a_cut_that_leaves_nothing_trained_drops_the_conversation(bench):
 def test_nothing_left_to_train_on_is_refused_with_the_counts(bench):
     bench.write([chat("long", "z" * 400)] * 2)
     assert "2 of 2 rows dropped (too long)" in bench.fault(row_tokens=64)
-    with pytest.raises(DataError, match="longer than seq_len"):
+    with pytest.raises(DataError, match=r"2 of 2 rows dropped \(too long\)"):
         bench.probe(row_tokens=64)
-    with pytest.raises(DataError, match="Nothing would be trained"):
+    with pytest.raises(DataError, match="no trained token"):
         bench.probe(loss_mask=LossMask(assistant=False))
 
 
@@ -303,7 +305,6 @@ def test_neither_packing_nor_the_order_of_rows_changes_what_is_trained(bench, ro
 def test_made_up_data_needs_no_file(bench, tiny):
     spec = TrainSpec(model="burnish/tiny", data=FakeData(length="variable"), steps=3, rows_per_step=4, row_tokens=32)
     where = {"model_directory": tiny, "data_path": None}
-    probe_data(spec, **where)
     prepared = prepare_data(spec, **where, store_directory=bench.stores)
     loader = RowLoader(prepared.source, 4, 1)
     batches = [batch for step in (1, 2, 3) for batch in loader.step(step)]
@@ -312,7 +313,7 @@ def test_made_up_data_needs_no_file(bench, tiny):
     assert sum(batch.trained_tokens for batch in batches) == prepared.facts.trained_tokens
     assert max(int(np.max(batch.inputs_T)) for batch in batches) < 258
     with pytest.raises(PlanError, match="no end"):
-        probe_data(spec.model_copy(update={"steps": None, "epochs": 1.0}), **where)
+        prepare_data(spec.model_copy(update={"steps": None, "epochs": 1.0}), **where, store_directory=bench.stores)
 
 
 def test_made_up_data_costs_nothing_however_many_rows_it_has(tiny: Path, tmp_path: Path) -> None:

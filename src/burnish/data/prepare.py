@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,13 @@ from burnish.data.account import TOO_LONG, Fate, count_all, decide_fate, loss_se
 from burnish.data.archives import is_archive
 from burnish.data.epoch import epoch_samples, is_mixed, mixing_fault
 from burnish.data.files import file_stamps
-from burnish.data.ledger import Ledger
 from burnish.data.loader import FakeRows, RowLoader, RowSource, StoredRows
-from burnish.data.render import ChatRenderer, RenderedMany, load_chat_renderer
+from burnish.data.render import ChatRenderer, load_chat_renderer
 from burnish.data.render.choose import may_show_images
 from burnish.data.rows import pack_rows
 from burnish.data.sources import find_sources
 from burnish.data.store import TokenStore, open_store, store_key
-from burnish.data.tokenise import Say, build_store, no_rows, without_text_among_chats, write_samples
+from burnish.data.tokenise import Say, build_store
 from burnish.errors import DataError
 from burnish.run.events import DataFacts
 from burnish.run.plan import plan_horizon
@@ -101,40 +99,8 @@ def row_loader(spec: TrainSpec, data: PreparedData, *, readers: int = 1, reader:
     )
 
 
-def probe_data(spec: TrainSpec, *, model_directory: Path, data_path: Path | None, conversations: int = 16) -> None:
-    """Refuse what the first rows show: a missing or empty path, unreadable rows, nothing to train."""
-    if isinstance(spec.data, FakeData):
-        plan_horizon(spec, rows_per_epoch=None)
-        _fake_rows(spec, spec.data, model_directory)
-        return
-    path, data, ledger = data_path or Path(spec.data.path), spec.data, Ledger()
-    find_sources(path, data.splits, subsets=data.subsets, called=data.path)
-    renderer = load_data_renderer(spec, data, model_directory)
-    written = list(islice(write_samples(data, path, renderer, ledger), conversations))
-    without_text_among_chats(bytes(each.is_text for each in written), lambda place: written[place].place.where, ledger)
-    if ledger.dropped["bad row"] and (data.on_bad_row == "error" or not written):
-        raise ledger.bad_rows_error()
-    if not written:
-        raise no_rows(data)
-    _check_first(spec, data, renderer.encode([each.pieces for each in written]))
-
-
 def load_data_renderer(spec: TrainSpec, data: SourceData, model_directory: Path) -> ChatRenderer:
     return load_chat_renderer(model_directory, spec.renderer, allow_control_tokens=data.allow_control_tokens)
-
-
-def _check_first(spec: TrainSpec, data: SourceData, first: RenderedMany) -> None:
-    if not first.loss_mask.any():
-        raise DataError(
-            f"Nothing would be trained in the first {len(first.lengths)} rows.",
-            hint=_MASK,
-        )
-    if data.overflow != "truncate" and first.lengths.min() > spec.row_tokens:
-        raise DataError(
-            f"Each of the first {len(first.lengths)} rows is longer than seq_len ({spec.row_tokens} tokens); "
-            f"the shortest has {first.lengths.min()}.",
-            hint=_ROOM,
-        )
 
 
 _MASK = "Look at loss_mask under [data], and at weight or train in the rows."

@@ -213,12 +213,11 @@ def test_arguments_without_names_are_refused():
         pair("prime-qwen3").our_tokens(row)
 
 
-@pytest.mark.parametrize("name", ["qwen3.5", "qwen3.6"])
-@pytest.mark.parametrize("thinks", [True, False])
+@pytest.mark.parametrize(("name", "thinks"), [("qwen3.5", False), ("qwen3.6", True)])
 def test_whether_qwen3_5_thinks_unless_it_is_told_is_read_from_the_models_own_template(tmp_path, name, thinks):
     opened = "<think>\\n" if thinks else "<think>\\n\\n</think>\\n\\n"
     template = (
-        "{% for each in messages %}{{ '<|im_start|>' ~ each.role ~ '\\n' ~ each.content ~ '<|im_end|>\\n' }}{% endfor %}"
+        "{% for one in messages %}{{ '<|im_start|>' ~ one.role ~ '\\n' ~ one.content ~ '<|im_end|>\\n' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n" + opened + "' }}{% endif %}"
     )
     for file in _folder().iterdir():

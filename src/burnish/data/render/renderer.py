@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from burnish.data.conversations import Conversation, Message, RowFault, read_messages
+from burnish.data.render.bpe import Flat, flat, joined
 from burnish.data.render.history import split_turns
 from burnish.data.render.pieces import Piece, Script, control, is_trained, words
 from burnish.data.render.vocabulary import Vocabulary
@@ -94,16 +95,32 @@ class ChatRenderer:
         if not self._vocabulary.joins_cleanly:
             return _concatenated([self._encode_whole(pieces) for pieces in conversations])
         pieces = list(chain.from_iterable(conversations))
-        texts = list(dict.fromkeys(piece[0] for piece in pieces if not piece[2]))
-        encode_words = self._vocabulary.encode_free if self._allow_control_tokens else self._vocabulary.encode_plain
-        ids_of = dict(zip(texts, encode_words(texts), strict=True))
-        encode_control = self._vocabulary.encode_control
-        parts = [encode_control(piece[0]) if piece[2] else ids_of[piece[0]] for piece in pieces]
-        sizes = np.fromiter(map(len, parts), np.int64, count=len(parts))
-        flags = np.fromiter((piece[1] for piece in pieces), np.uint8, count=len(parts))
-        token_ids = np.fromiter(chain.from_iterable(parts), np.uint32, count=int(sizes.sum()))
+        # Words are numbered from 0 up, control texts from -1 down.
+        texts: dict[str, int] = {}
+        controls: dict[str, int] = {}
+        place = np.fromiter(
+            (
+                controls.setdefault(piece[0], ~len(controls)) if piece[2] else texts.setdefault(piece[0], len(texts))
+                for piece in pieces
+            ),
+            np.int64,
+            count=len(pieces),
+        )
+        ids, lengths = joined([self._encode_words(list(texts)), self._encode_controls(list(controls)[::-1])])
+        flags = np.fromiter((piece[1] for piece in pieces), np.uint8, count=len(pieces))
         counts = np.fromiter(map(len, conversations), np.int64, count=len(conversations))
+        sizes = lengths[place]
+        starts = (np.cumsum(lengths) - lengths)[place] - (np.cumsum(sizes) - sizes)
+        token_ids = ids[np.repeat(starts, sizes) + np.arange(int(sizes.sum()))]
         return _many(token_ids, np.repeat(flags, sizes), _sums(sizes, counts))
+
+    def _encode_words(self, texts: list[str]) -> Flat:
+        if self._allow_control_tokens:
+            return flat(self._vocabulary.encode_free(texts))
+        return self._vocabulary.encode_many(texts)
+
+    def _encode_controls(self, texts: list[str]) -> Flat:
+        return flat([self._vocabulary.encode_control(text) for text in texts])
 
     def prompt_ids(self, messages: Sequence[Message] | Sequence[Mapping[str, Any]]) -> list[int]:
         """Tokens up to where the assistant speaks next; exactly what training put before its answer."""

@@ -9,7 +9,11 @@ from pathlib import Path
 
 from tokenizers import Encoding, Tokenizer
 
+from burnish.data.render.bpe import FastBPE, Flat, flat, load_fast_bpe
 from burnish.errors import ModelError
+
+_MANY_LETTERS = 2 << 20
+"""From here on, getting a faster encoder ready takes less time than it saves."""
 
 _REMEMBERED_LETTERS = 1 << 14
 """A control text longer than this is an image's, of which there is one for every size."""
@@ -19,11 +23,13 @@ class Vocabulary:
     def __init__(self, path: Path) -> None:
         # Said aloud, tokenizers keeps its threads; unsaid, it may drop them with a warning after a fork.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+        self._path = path
         self._tokenizer = _load(path)
         # One tokenizer for both ways of asking, as large ones take half a second to load; the lock keeps them apart.
         self._tokenizer.encode_special_tokens = True
         self._turn = threading.Lock()
         self._control_ids: dict[str, list[int]] = {}
+        self._letters = 0
         added = self._tokenizer.get_added_tokens_decoder()
         # Some families mark their turns with tokens that their tokenizer does not call special.
         self._tokenizer.add_special_tokens([token for token in added.values() if _is_barred(token.content)])
@@ -47,6 +53,12 @@ class Vocabulary:
     def encode_free(self, texts: Sequence[str]) -> list[list[int]]:
         """As `encode_plain`, but `<|im_end|>` in a row's text is the token, for data that was written so."""
         return [self._encode_control(text).ids for text in texts]
+
+    def encode_many(self, texts: Sequence[str]) -> Flat:
+        """As `encode_plain`, quicker where there is much."""
+        self._letters += sum(map(len, texts))
+        fast = self._fast if self._letters >= _MANY_LETTERS else None
+        return fast.encode(texts) if fast else flat(self.encode_plain(texts))
 
     def encode_whole(self, text: str) -> tuple[list[int], list[int]]:
         """Tokens of a rendered whole, and the character at which each ends."""
@@ -78,6 +90,10 @@ class Vocabulary:
         full = self._encode_control("a", opening=True)
         starts = (at for at in range(len(full.ids)) if full.ids[at : at + len(bare)] == bare)
         return "".join(full.tokens[: next(starts, 0)])
+
+    @cached_property
+    def _fast(self) -> FastBPE | None:
+        return load_fast_bpe(self._path.read_bytes(), self.encode_plain)
 
     @cached_property
     def joins_cleanly(self) -> bool:

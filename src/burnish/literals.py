@@ -94,6 +94,11 @@ def full_model_id(base: str, run_id: str) -> str:
     return f"ft:{base}:{run_id}"
 
 
+def adapter_model_id(base: str, run_id: str) -> str:
+    """The catalogue's name of an adapter: `peft:<base>:<job>`."""
+    return f"peft:{base}:{run_id}"
+
+
 def split_model_id(text: str) -> tuple[str, str, str] | None:
     """`ft:<base>:<job>` or `peft:<base>:<job>` as (kind, base, run id); None for any other name."""
     kind, _, rest = text.partition(":")

@@ -258,9 +258,10 @@ class AddModelRequest(Request):
 
 class ModelView(Wire):
     id: str
-    """`burnish/tiny`, `HuggingFaceTB/SmolLM2-135M-Instruct`, `ft:<base>:<job>`."""
-    kind: Literal["base", "full"]
+    """`burnish/tiny`, `HuggingFaceTB/SmolLM2-135M-Instruct`, `ft:<base>:<job>`, `peft:<base>:<job>`."""
+    kind: Literal["base", "full", "adapter"]
     base: str | None = None
+    """Of an adapter: the model that it belongs to."""
     run_id: str | None = None
     step: int | None = None
     architecture: str

@@ -162,6 +162,19 @@ def test_checkpoints_and_the_newest_export_are_entered(bench: Bench) -> None:
     assert (export.step, export.path) == (10, f"{folder}/step_10/model")
 
 
+def test_an_adapter_and_its_merged_model_are_two_models(bench: Bench) -> None:
+    run_id = _running(bench)
+    folder = f"/runs/{run_id}/outputs/fft-{run_id}/checkpoints/step_1"
+    bench.write(run_id, Exported(step=1, form="merged", path=f"{folder}/merged", size_bytes=900))
+    bench.write(run_id, Exported(step=1, form="adapter", path=f"{folder}/model", size_bytes=3))
+    drain(bench.house, run_id)
+    with bench.house.database.session(writes=False) as session:
+        adapter = session.get_one(ExportRow, f"peft:burnish/tiny:{run_id}")
+        merged = session.get_one(ExportRow, f"ft:burnish/tiny:{run_id}")
+    assert (adapter.path, adapter.base) == (f"{folder}/model", "burnish/tiny")
+    assert merged.path == f"{folder}/merged"
+
+
 def test_a_checkpoint_whose_marker_is_not_there_is_not_listed(bench: Bench) -> None:
     run_id = _running(bench)
     path = f"/runs/{run_id}/outputs/fft-{run_id}/checkpoints/step_1"

@@ -23,12 +23,13 @@ from transformers import (
     Qwen3MoeConfig,
 )
 
-from burnish.errors import ConfigError
+from burnish.errors import ConfigError, ModelError
 from burnish.run.events import Adapted, Exported
 from burnish.spec.train import AdamW, Lora
 from burnish.train import optim
 from burnish.train.adapter import Adapter
 from burnish.train.adapters import adapt, adapted_layers
+from burnish.train.generate import ChatModel
 from burnish.train.loop import take_step
 from burnish.train.model import Decoder, load_decoder
 from burnish.train.parallel import World
@@ -261,6 +262,26 @@ def test_the_adapter_and_the_merged_model_give_the_trainers_logits(
     assert (theirs - before).abs().max() > 1e-2
     assert (theirs - ours[0]).abs().max() < 1e-5
     assert (merged - theirs).abs().max() < 1e-4
+
+
+def test_the_adapter_is_talked_to_as_the_merged_model_is(make_run, tiny: Path) -> None:
+    turns = [{"role": "user", "content": "hi"}]
+    row = json.dumps({"messages": [*turns, {"role": "assistant", "content": "ho"}]})
+    wishes = {"text": row, "rows_per_step": 1, "steps": 60, "lora": {"rank": 16}, "export": {"merged": True}}
+    run = make_run(optimizer=QUICK, **wishes)
+    assert train(run) == 0, the_end(run)
+    folder = run.checkpoint(60)
+    for model in (ChatModel.load(folder.model, base=tiny), ChatModel.load(folder.merged)):
+        assert "".join(model.reply(turns, max_tokens=12)) == "ho"
+
+
+def test_an_adapter_of_another_model_is_refused(make_run, tiny: Path, tmp_path: Path) -> None:
+    run = make_run(steps=1, lora={"rank": 4}, optimizer=QUICK)
+    assert train(run) == 0, the_end(run)
+    other = shutil.copytree(tiny, tmp_path / "other")
+    mixture().save_pretrained(other)
+    with pytest.raises(ModelError, match="does not fit the model"):
+        ChatModel.load(run.checkpoint(1).model, base=other)
 
 
 def _listening(heard: list[Tensor]) -> Any:

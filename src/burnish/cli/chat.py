@@ -2,13 +2,12 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from burnish.cli.model_folder import local_model_folder, model_folder
-from burnish.cli.session import Json, answer, new_app, open_client, say
+from burnish.cli.model_folder import find_speaker
+from burnish.cli.session import Json, answer, new_app, say
 from burnish.errors import ModelError
 from burnish.wire import Wire
 
@@ -70,7 +69,7 @@ def _print_reply(pieces: Iterator[str]) -> None:
 
 
 def _load(name: str, **limits: Any) -> "Talk":
-    folder = local_model_folder(name) or _folder_of(name)
+    speaker = find_speaker(name)
     try:
         # torch takes seconds to import, and may not be there: a misspelt model is refused before that.
         from burnish.cli.talk import Talk
@@ -78,9 +77,4 @@ def _load(name: str, **limits: Any) -> "Talk":
         raise ModelError(
             f"Chatting needs {error.name}, which is not installed.", hint="pip install 'burnish[train]'"
         ) from error
-    return Talk(folder, **limits)
-
-
-def _folder_of(name: str) -> Path:
-    with open_client() as client:
-        return model_folder(client, name)
+    return Talk(speaker.folder, base=speaker.base, **limits)

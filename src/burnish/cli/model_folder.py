@@ -1,14 +1,53 @@
 """From what people call a model to its folder on this machine.
 
-A name is a catalogue id (`burnish/tiny`, `ft:<base>:<job>`), a run id (the run's newest export) or a folder.
+A name is a catalogue id (`burnish/tiny`, `ft:<base>:<job>`, `peft:<base>:<job>`), a run id (the run's newest export)
+or a folder.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
+from burnish.cli.session import open_client
 from burnish.errors import ModelError, RunError
-from burnish.literals import is_run_id
+from burnish.home import find_home
+from burnish.literals import is_run_id, split_model_id
+from burnish.models.adapter_folder import inspect_adapter, is_adapter
 from burnish.sdk.client import Client
 from burnish.wire import ModelView
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """What to load to talk to a model."""
+
+    folder: Path
+    base: Path | None = None
+    """The whole model that `folder` is an adapter of."""
+
+
+def find_speaker(name: str) -> Speaker:
+    """The model or adapter of that name. A folder on this machine needs no server, unless its base is a fine-tune."""
+    if folder := local_model_folder(name):
+        return Speaker(folder)
+    folder = Path(name).expanduser()
+    if is_adapter(folder):
+        return Speaker(folder, _local_base(inspect_adapter(folder).base))
+    with open_client() as client:
+        model = find_model(client, name)
+        base = model_folder(client, model.base) if model.kind == "adapter" and model.base else None
+        return Speaker(model_folder(client, model.id), base)
+
+
+def _local_base(name: str) -> Path:
+    if folder := local_model_folder(name):
+        return folder
+    if split_model_id(name):
+        with open_client() as client:
+            return model_folder(client, name)
+    # The cache can build burnish/tiny, for which it brings numpy.
+    from burnish.models.cache import ModelCache
+
+    return ModelCache(find_home().models).find(name).directory
 
 
 def local_model_folder(name: str) -> Path | None:

@@ -10,8 +10,10 @@ from burnish.train.generate import ChatModel
 class Talk:
     """The conversation so far."""
 
-    def __init__(self, folder: Path, *, system: str | None, max_tokens: int, temperature: float) -> None:
-        self._model = ChatModel.load(folder)
+    def __init__(
+        self, folder: Path, *, base: Path | None, system: str | None, max_tokens: int, temperature: float
+    ) -> None:
+        self._model = ChatModel.load(folder, base=base)
         self._limits = {"max_tokens": max_tokens, "temperature": temperature}
         self._messages = [Message("system", system)] if system else []
 

@@ -9,6 +9,8 @@ from burnish.control.house import House
 from burnish.control.tables import ExportRow, RunRow
 from burnish.errors import Conflict, ModelError, NotFound
 from burnish.literals import split_model_id, volume_path
+from burnish.models.adapter_folder import CONFIG as ADAPTER_CONFIG
+from burnish.models.adapter_folder import inspect_adapter
 from burnish.models.cache import CachedModel
 from burnish.models.folder import inspect_folder
 from burnish.models.names import TINY
@@ -17,22 +19,22 @@ from burnish.wire import AddModelRequest, ModelList, ModelView
 
 
 def list_models(house: House) -> ModelList:
-    """Base models by name, then fine-tunes, newest first. A fine-tune whose files are gone is left out."""
+    """Base models by name, then fine-tunes and adapters, newest first; without those whose files are gone."""
     house.models.find(TINY)  # built in: there is always one to train
     base = [_base_view(model) for model in house.models.list()]
     with house.database.session(writes=False) as session:
         rows = session.scalars(select(ExportRow).order_by(ExportRow.created_at.desc(), ExportRow.id)).all()
-    full = []
+    made = []
     for row in rows:
         with suppress(ModelError):  # gone or damaged: asking for it by name says so
-            full.append(_full_view(house, row))
-    return ModelList(models=base + full)
+            made.append(_made_view(house, row))
+    return ModelList(models=base + made)
 
 
 def get_model(house: House, model_id: str) -> ModelView:
     """`ModelError` says how to get the model, where it is not there."""
     if split_model_id(model_id):
-        return _full_view(house, _export(house, model_id))
+        return _made_view(house, _export(house, model_id))
     return _base_view(house.models.find(model_id))
 
 
@@ -61,15 +63,26 @@ def remove_model(house: House, model_id: str) -> None:
 
 
 def model_directory(house: House, model_id: str) -> Path:
-    """The Hugging Face folder of a base model or a fine-tune; whole, as far as its headers tell."""
+    """The Hugging Face folder of a base model or a fine-tune; whole, as far as its headers tell.
+
+    `ModelError` for an adapter: a run starts from whole models.
+    """
     if not split_model_id(model_id):
         return house.models.find(model_id).directory
+    refuse_adapter(model_id)
     directory = _folder(house, _export(house, model_id))
     inspect_folder(directory)
     return directory
 
 
-_CONFIG = "config.json"
+def refuse_adapter(model_id: str) -> None:
+    if _is_adapter(model_id):
+        raise ModelError(
+            f"{model_id} is an adapter, and a run starts from a whole model.",
+            hint="Train its base again with [export] merged = true, and start from the ft: model that this leaves.",
+        )
+
+
 _LIVE = [status.value for status in RunStatus if not status.is_over]
 
 
@@ -78,7 +91,7 @@ def _export(house: House, model_id: str) -> ExportRow:
         row = session.get(ExportRow, model_id)
     if row is None:
         raise _unknown(model_id)
-    if not (_folder(house, row) / _CONFIG).is_file():
+    if not (_folder(house, row) / (ADAPTER_CONFIG if _is_adapter(row.id) else "config.json")).is_file():
         raise ModelError(
             f"The files of {model_id} are gone: {_shown(row)} is not there any more.",
             hint="Train it again, or start from a later checkpoint's model: burnish train checkpoints.",
@@ -86,8 +99,14 @@ def _export(house: House, model_id: str) -> ExportRow:
     return row
 
 
+def _is_adapter(model_id: str) -> bool:
+    split = split_model_id(model_id)
+    return split is not None and split[0] == "peft"
+
+
 def _unknown(model_id: str) -> NotFound:
-    return NotFound(f"There is no fine-tune {model_id}.", hint="See burnish models list.")
+    what = "adapter" if _is_adapter(model_id) else "fine-tune"
+    return NotFound(f"There is no {what} {model_id}.", hint="See burnish models list.")
 
 
 def _folder(house: House, row: ExportRow) -> Path:
@@ -110,6 +129,28 @@ def _base_view(model: CachedModel) -> ModelView:
         directory=str(model.directory),
         added_at=model.added_at,
         notes=list(model.notes),
+    )
+
+
+def _made_view(house: House, row: ExportRow) -> ModelView:
+    return _adapter_view(house, row) if _is_adapter(row.id) else _full_view(house, row)
+
+
+def _adapter_view(house: House, row: ExportRow) -> ModelView:
+    adapter = inspect_adapter(_folder(house, row))
+    return ModelView(
+        id=row.id,
+        kind="adapter",
+        base=row.base,
+        run_id=row.run_id,
+        step=row.step,
+        architecture=adapter.method,
+        parameters=adapter.parameters,
+        size_bytes=row.size_bytes,
+        source=_shown(row),
+        directory=str(adapter.directory),
+        added_at=row.created_at,
+        notes=[f"It is an adapter, and works with {row.base} alone."],
     )
 
 

@@ -22,7 +22,7 @@ from burnish.control.places import is_plain_file, is_run_path, run_directory
 from burnish.control.private import hide, read_environment
 from burnish.control.tables import AttemptRow, CheckpointRow, ExportRow, RunRow, StepRow, Table
 from burnish.control.usage import sum_usage
-from burnish.literals import full_model_id, split_model_id
+from burnish.literals import adapter_model_id, full_model_id, split_model_id
 from burnish.run.events import (
     AnyEvent,
     Checkpointed,
@@ -159,12 +159,14 @@ class _Intake:
 
     def _export(self, event: Exported) -> None:
         split = split_model_id(self.run.model)
-        base = split[1] if split else self.run.model
+        root = split[1] if split else self.run.model
+        is_adapter = event.form == "adapter"
         self._put(
             ExportRow,
-            {"id": full_model_id(base, self.run.id)},
+            {"id": adapter_model_id(root, self.run.id) if is_adapter else full_model_id(root, self.run.id)},
             {
-                "base": base,
+                # An adapter is nothing without the very model that it was trained on.
+                "base": self.run.model if is_adapter else root,
                 "run_id": self.run.id,
                 "step": event.step,
                 "path": event.path,

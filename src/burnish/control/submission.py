@@ -7,7 +7,7 @@ keyboard.
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.control.catalog import get_model
+from burnish.control.catalog import get_model, refuse_adapter
 from burnish.control.house import House
 from burnish.control.places import place_on_volume, require_disk
 from burnish.control.resume import find_resume_point
@@ -64,6 +64,7 @@ def choose_volume(spec: TrainSpec, volume: str | None) -> str | None:
 
 def find_setting(house: House, spec: TrainSpec, volume: str | None) -> Setting:
     """What this server would train with."""
+    refuse_adapter(spec.model)
     model = get_model(house, spec.model)
     root = None if volume is None else volume_root(house, volume)
     slots = house.executor.capacity()

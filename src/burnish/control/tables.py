@@ -184,7 +184,7 @@ class ExportRow(Table):
     __tablename__ = "exports"
 
     id: Mapped[str] = mapped_column(Text, primary_key=True)
-    """`ft:<base>:<job>`."""
+    """`ft:<base>:<job>`, `peft:<base>:<job>`."""
     base: Mapped[str]
     run_id: Mapped[str] = mapped_column(String(20))
     step: Mapped[int]

@@ -42,7 +42,7 @@ def inspect_folder(directory: Path) -> ModelFolder:
     """The model in `directory`; `ModelError` says what is missing or broken."""
     facts = read_model_facts(directory)
     weights = _weight_files(directory)
-    shapes = {name: shape for file in weights for name, shape in _read_header(file).items()}
+    shapes = {name: shape for file in weights for name, shape in read_header(file).items()}
     if facts.tied_embeddings:
         shapes.pop("lm_head.weight", None)
     _check_shapes(directory, facts, shapes)
@@ -84,13 +84,13 @@ def _indexed_files(index: Path) -> list[Path]:
         file = index.parent / name
         if not file.is_file():
             raise ModelError(f"{file} is missing, though {INDEX} names it.", hint="Copy or download the model again.")
-        absent = {tensor for tensor, home in placed.items() if home == name} - _read_header(file).keys()
+        absent = {tensor for tensor, home in placed.items() if home == name} - read_header(file).keys()
         if absent:
             raise ModelError(f"{file} lacks {min(absent)}, though {INDEX} places it there.")
     return [index.parent / name for name in names]
 
 
-def _read_header(file: Path) -> dict[str, list[int]]:
+def read_header(file: Path) -> dict[str, list[int]]:
     """Tensor -> shape; `ModelError` unless the header parses and the file is as long as it says."""
     with file.open("rb") as stream:
         prefix = stream.read(8)

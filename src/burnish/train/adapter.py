@@ -11,21 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model_state_dict
+from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.tuners.lora import LoraLayer
 from peft.tuners.lora.layer import ParamWrapper
 from peft.utils import ModulesToSaveWrapper
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from burnish.errors import ModelError
+from burnish.models.adapter_folder import CONFIG, WEIGHTS
 from burnish.run.events import Adapted
 from burnish.spec.train import Lora
 from burnish.train.adapters import ADAPTER, adapt, adapted_layers, hold_frozen, whole_modules
 from burnish.train.export import companion_bytes, copy_companions, stored_dtype
 from burnish.train.model import load_pretrained
-
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,15 @@ class Adapter:
         adapter = 4 * sum(each.numel() for each in self.model.parameters() if each.requires_grad)
         whole = sum(file.stat().st_size for file in base.glob("*.safetensors")) + companion_bytes(base)
         return adapter + companion_bytes(base) + (whole if merged else 0)
+
+
+def load_merged(base: Path, adapter: Path) -> PreTrainedModel:
+    """The model in `base`, in float32, with the adapter in a folder added in; `ModelError` if they do not fit."""
+    model = load_pretrained(base, dtype=torch.float32, attention="sdpa", device=torch.device("cpu"))
+    try:
+        return PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()  # type: ignore[operator] (peft's)
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise ModelError(f"The adapter in {adapter} does not fit the model in {base}: {error}") from error
 
 
 def merged_weight(layer: LoraLayer, weight: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
 from burnish.data.conversations import Message
@@ -38,12 +38,21 @@ class ChatModel:
         self._cache_argument = "cache" if "cache" in accepted else "past_key_values"
 
     @classmethod
-    def load(cls, directory: Path, renderer: Renderer | None = None) -> "ChatModel":
-        """The model in a Hugging Face folder: float32 on a CPU, bfloat16 on a GPU. `ModelError` if it does not load."""
+    def load(cls, directory: Path, renderer: Renderer | None = None, *, base: Path | None = None) -> "ChatModel":
+        """The model in a Hugging Face folder: float32 on a CPU, bfloat16 on a GPU. `ModelError` if it does not load.
+
+        With `base`, `directory` holds an adapter, which is added into that model.
+        """
         chat_renderer = load_chat_renderer(directory, renderer or Renderer())
         on_gpu = torch.cuda.is_available()
-        dtype, device = (torch.bfloat16, "cuda") if on_gpu else (torch.float32, "cpu")
-        model = load_pretrained(directory, dtype=dtype, attention="sdpa", device=torch.device(device))
+        dtype, device = (torch.bfloat16, torch.device("cuda")) if on_gpu else (torch.float32, torch.device("cpu"))
+        if base is None:
+            return cls(load_pretrained(directory, dtype=dtype, attention="sdpa", device=device), chat_renderer)
+        # peft takes a second to import, and most models need none.
+        from burnish.train.adapter import load_merged
+
+        model = load_merged(base, directory)
+        nn.Module.to(model, device, dtype)
         return cls(model, chat_renderer)
 
     def reply(

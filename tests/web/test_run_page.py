@@ -1,5 +1,7 @@
 """The run page in a real browser, against a real server; skipped where no Chromium is installed."""
 
+import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +12,15 @@ import pytest
 from burnish.executors.scripted import exited
 from burnish.run.events import Finished, Prepared, Started, Step
 
+TALK = """\
+max_steps = 10
+[model]
+name = "burnish/tiny"
+[data]
+name = "datasets/talk"
+seq_len = 96
+batch_size = 1
+"""
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 
@@ -100,6 +111,36 @@ def test_words_of_a_stranger_stay_words(stage, tmp_path):
     assert "<title>taken" not in page
     assert "<img src=" not in page
     assert page.count("&lt;img src=x onerror=") >= 2
+
+
+def put_rows(stage, *rows: tuple[str, str]) -> None:
+    stage.client.volumes.create("research", size="1Gi")
+    folder = stage.house.home.volume("research") / "datasets/talk"
+    folder.mkdir(parents=True)
+    turns = ([{"role": "user", "content": asked}, {"role": "assistant", "content": said}] for asked, said in rows)
+    (folder / "train.jsonl").write_text("".join(json.dumps({"messages": each}) + "\n" for each in turns))
+
+
+@in_browser
+def test_the_page_shows_what_is_trained_and_strange_rows_stay_words(stage, tmp_path):
+    put_rows(
+        stage,
+        ("Is it lit?", "Yes."),
+        ("Odd", HOSTILE[:30] + "\u202e\x1b[31m"),
+        ("Is it lit?", "Yes."),
+        ("x", "y" * 200),
+    )
+    run_id = stage.client.runs.submit(TALK, volume="research").id
+    page = shown(stage.client.runs.get(run_id).page_url, tmp_path / "profile")
+    assert "<dt>Renderer</dt><dd>auto (chatml)</dd>" in page
+    assert "3 of 4 used (skipped: 1 too long)" in page
+    assert "train.jsonl:4: too long (222 tokens)" in page
+    assert "1 to the letter, 0 nearly" in page
+    assert "<dt>Stream</dt><dd>not compared: the trainer has not counted its rows yet.</dd>" in page
+    assert "<figcaption>train.jsonl:1: 35 tokens, 5 trained</figcaption>" in page
+    assert re.search(r'<span class="trained( odd)?">Y</span><span class="trained( odd)?">e</span>', page)
+    assert re.search(r'<span class="context( odd)?">&lt;\|im_start\|&gt;</span>', page)
+    assert "<title>taken" not in page and "\\u202e" in page and "\\u001b" in page and "\u202e" not in page
 
 
 @in_browser

@@ -30,6 +30,8 @@ UNPACKERS: dict[str, Callable[[io.BufferedReader], Any]] = {
 }
 """By suffix, what reads a compressed file as a stream."""
 
+_BUFFER_BYTES = 1 << 18
+
 UNPACKING_FAULTS = (EOFError, zlib.error, lzma.LZMAError, OSError)
 """What they say of a file that is cut off or was never compressed."""
 
@@ -77,7 +79,7 @@ class DiskFile:
         # A pipe would wait for a writer for ever, and a device may have no end.
         if not stat.S_ISREG(self.path.stat().st_mode):
             raise DataError(f"{self.name} is a pipe or a device, not a file.", hint="Put a file there.")
-        return self.path.open("rb")
+        return io.BufferedReader(self.path.open("rb", buffering=0), _BUFFER_BYTES)
 
     def on_disk(self) -> AbstractContextManager[Path]:
         return nullcontext(self.path)

@@ -98,8 +98,9 @@ def _not_text(head: bytes) -> tuple[str, str] | None:
             return f"is {kind}, not text", f"Name it for what it is: {suffix}."
     if head.startswith(_GIT_LFS):
         return _IS_POINTER
-    wide = head[:2] in (b"\xff\xfe", b"\xfe\xff") or head[:64:2].count(0) > 8 or head[1:64:2].count(0) > 8
-    if wide:
+    if head and not head[:8].strip(b"\0"):
+        return "begins with zeros, not with text", _AGAIN
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or 0 in head[:4]:
         return "is UTF-16 or UTF-32 text", "Save it as UTF-8."
     return None
 

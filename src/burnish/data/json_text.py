@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 # An integer of more than 64 bits, or a number that Python would print otherwise: `1e5`, `2.50`, `0.00001`.
-_ODD_NUMBER = re.compile(rb"[0-9]{17}|[0-9][eE][-+]?[0-9]|\.[0-9]+0(?![0-9.])|\.0000|[0-9]{16}\.")
+_ODD_NUMBER = re.compile(rb"[0-9](?:[0-9]{16}|[eE][-+]?[0-9]|\.(?:0000|[0-9]+0(?![0-9.])))")
 
 
 class SpeltNumber(float):
@@ -103,15 +103,10 @@ def _has_doubles(text: bytes, value: Any) -> bool:
         again = orjson.dumps(value)
     except orjson.JSONEncodeError:
         return True  # nested deeper than orjson writes
-    return _key_ends(text) > _key_ends(again)
+    return len(_KEY_END.findall(text)) > len(_KEY_END.findall(again))
 
 
-def _key_ends(text: bytes) -> int:
-    spaced = any(end in text for end in (b" :", b"\t:", b"\n:", b"\r:"))
-    return text.count(b'":') + (len(_SPACED_END.findall(text)) if spaced else 0)
-
-
-_SPACED_END = re.compile(rb'"[ \t\r\n]+:')
+_KEY_END = re.compile(rb'"[ \t\r\n]*:')
 
 
 def _number(text: str) -> float:

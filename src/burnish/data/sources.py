@@ -83,7 +83,7 @@ def find_sources(
     files and descriptions are no data.
     """
     called = called or str(path)
-    if not path.exists():
+    if not path.is_dir() and not _is_file(path, path.name):
         raise _missing(path, called)
     _refuse_doubles(source_labels(splits, subsets))
     if path.is_dir() or is_archive(path.name):

@@ -73,28 +73,25 @@ def _content(token: Any) -> str:
     return token["content"] if isinstance(token, dict) else token
 
 
-def as_dicts(messages: Iterable[Message], *, null_beside_calls: bool = False, json_text: bool = False) -> list[Any]:
+def as_dicts(messages: Iterable[Message]) -> list[Any]:
     """Turns as OpenAI's API has them, which is what judges read."""
-    return [_as_dict(message, null_beside_calls, json_text) for message in messages]
+    return [_as_dict(message) for message in messages]
 
 
-def _as_dict(message: Message, null_beside_calls: bool, json_text: bool) -> dict[str, Any]:
+def _as_dict(message: Message) -> dict[str, Any]:
     turn: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.reasoning is not None:
         turn["reasoning_content"] = message.reasoning
     if message.tool_calls:
-        turn["tool_calls"] = [_call(call, json_text) for call in message.tool_calls]
-        if null_beside_calls and not message.content:
-            turn["content"] = None
+        turn["tool_calls"] = [_call(call) for call in message.tool_calls]
     if message.role == "tool":
         turn |= {"tool_call_id": message.call_id} if message.call_id else {}
         turn |= {"name": message.tool_name} if message.tool_name else {}
     return turn
 
 
-def _call(call: ToolCall, json_text: bool) -> dict[str, Any]:
-    arguments = json.dumps(call.arguments, ensure_ascii=False) if json_text else call.arguments
-    made: dict[str, Any] = {"type": "function", "function": {"name": call.name, "arguments": arguments}}
+def _call(call: ToolCall) -> dict[str, Any]:
+    made: dict[str, Any] = {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
     return made | ({"id": call.id} if call.id else {})
 
 

@@ -185,3 +185,19 @@ def test_a_reply_ends_with_any_mark_that_an_answer_is_trained_to_end_with(folder
     for row in (ROWS["ends on a question"], ROWS["ends on a result"], ROWS["single"]):
         ids, mask = judged.our_tokens(row)
         assert ids[max(at for at, flag in enumerate(mask) if flag)] in stops
+
+
+def test_a_call_in_a_sample_of_its_own_ends_with_the_mark_of_its_result(folder):
+    asked = turn("assistant", "", reasoning_content="which?", tool_calls=[call("now", {})])
+    row = {"messages": [ASK, asked, result("noon", "now"), SAY, turn("user", "And?"), SAY]}
+    first, second = pair(folder, "glm-5").samples(row)
+    said = ["".join(piece.text for piece in sample.pieces if piece.trained) for sample in (first, second)]
+    assert said[0] == "which?</think><tool_call>now</tool_call><|observation|>"
+    assert said[1] == "A thing.<|user|>A thing.<|endoftext|>"
+
+
+@pytest.mark.parametrize("name", ["glm-4.5", "glm-5", "glm-5.3"])
+def test_an_empty_last_answer_is_closed(folder, name):
+    judged = pair(folder, name)
+    said = trained(judged, judged.our_tokens({"messages": [ASK, SAY, ASK, turn("assistant", "")]}))
+    assert said.endswith("<|endoftext|>") and said.count("<|user|>") == 1

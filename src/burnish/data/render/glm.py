@@ -3,7 +3,10 @@
 Held against `renderers` 0.1.12, from which they differ on purpose in this: text of a row is never a control token;
 a call without text is written without text (that package writes `None` into 4.5 and 5); GLM 4.5's newline before
 a think block is trained, since its prompt ends before it, and what a prompt holds is not. An answer that nothing
-follows is closed by `<|endoftext|>`, as there.
+follows is closed by `<|endoftext|>`, as there, and an empty one too.
+
+GLM 5 asked to think and answering without a thought is written `</think>`, as its template has it, though its prompt
+ends in `<think>`: for such rows turn `enable_thinking` off.
 """
 
 from dataclasses import dataclass

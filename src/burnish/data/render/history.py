@@ -33,11 +33,24 @@ def _ends(conversation: Conversation, script: Script, answers: list[int], hidden
         if not ends and place not in hidden:
             ends.append(len(conversation.messages))
         elif not ends or place in hidden:
-            ends.append(place + 1)
-            hidden = set(script.history(_first(conversation, place + 1)).places)
-            if place in hidden:
-                raise RowFault(f"messages[{place}] has thoughts that this renderer leaves out even of the last turn")
+            end, hidden = _end(conversation, script, place)
+            ends.append(end)
     return ends[::-1]
+
+
+def _end(conversation: Conversation, script: Script, place: int) -> tuple[int, set[int]]:
+    """How many messages a sample for this answer holds, and which of its answers lack thoughts there.
+
+    Results of its calls come along where they may: some families close a call otherwise than a last word.
+    """
+    end = place + 1
+    while end < len(conversation.messages) and conversation.messages[end].role == "tool":
+        end += 1
+    for count in dict.fromkeys((end, place + 1)):
+        hidden = set(script.history(_first(conversation, count)).places)
+        if place not in hidden:
+            return count, hidden
+    raise RowFault(f"messages[{place}] has thoughts that this renderer leaves out even of the last turn")
 
 
 def _sample(conversation: Conversation, wanted: list[bool], end: int, start: int, hidden: set[int]) -> Conversation:

@@ -198,6 +198,8 @@ def test_links_to_nowhere_and_folders_under_the_name_of_data_are_no_data(tmp_pat
     (source,) = find_sources(tmp_path)
     assert [file.name for file in source.files] == ["folder.jsonl/train.jsonl"]
     assert "does not exist" in _fault(tmp_path / "gone.jsonl").message
+    assert "does not exist" in _fault(tmp_path / ("x" * 5000)).message
+    assert "does not exist" in _fault(tmp_path / "a\0b.jsonl").message
 
 
 READ = """if True:

@@ -83,10 +83,11 @@ def find_sources(
     files and descriptions are no data.
     """
     called = called or str(path)
-    if not path.is_dir() and not _is_file(path, path.name):
+    is_folder = stat.S_ISDIR(_kind_of(path) or 0)
+    if not is_folder and not _is_file(path, path.name):
         raise _missing(path, called)
     _refuse_doubles(source_labels(splits, subsets))
-    if path.is_dir() or is_archive(path.name):
+    if is_folder or is_archive(path.name):
         data = _DataSet(called, sorted(_walk(path), key=lambda file: file.name.split("/")), path)
         pairs = _pairs(splits, subsets)
         return [Source(f"{subset}/{split}" if subset else split, data.files(subset, split)) for subset, split in pairs]
@@ -248,13 +249,21 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _is_file(path: Path, name: str) -> bool:
     """A link to nowhere is none; a pipe or a device under the name of data is an error, as reading it may never end."""
-    try:
-        kind = path.stat().st_mode
-    except OSError:
+    kind = _kind_of(path)
+    if kind is None:
         return False
     if not stat.S_ISREG(kind):
         raise DataError(f"{name} is a pipe or a device, not a file.", hint="Take it away, or put a file there.")
+    if not os.access(path, os.R_OK):
+        raise DataError(f"{name} cannot be read (Permission denied).", hint="Allow it to be read.")
     return True
+
+
+def _kind_of(path: Path) -> int | None:
+    try:
+        return path.stat().st_mode
+    except (OSError, ValueError):  # not there, a link to itself, or no name that a file could have
+        return None
 
 
 def _members(path: Path, name: str) -> Iterator[DataFile]:

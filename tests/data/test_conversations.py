@@ -63,7 +63,7 @@ def test_a_developer_is_a_system():
 
 
 def test_content_parts_are_joined_and_null_is_nothing():
-    parts = [{"type": "text", "text": "fif"}, {"type": "text", "text": "th"}, "!"]
+    parts = [{"type": "text", "text": "fif"}, {"type": "text", "text": "th"}, {"type": "text", "text": None}, "!"]
     assert _turns({"messages": [{"role": "user", "content": None}, {"role": "assistant", "content": parts}]}) == [
         ("user", ""),
         ("assistant", "fifth!"),
@@ -225,6 +225,8 @@ def test_plain_text_has_no_turns():
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}, CHAT[1]]}, "has only 0"),
         ({"messages": [{"role": "user", "content": [{"type": "audio"}]}, CHAT[1]]}, "type 'audio'"),
         ({"messages": CHAT, "images": ["x.png"]}, "the row has 1 images, and the messages a place for 0 of them"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 4}]}, CHAT[1]]}, "whose text is a number"),
+        ({"messages": [{"role": ["x"] * 999, "content": "q"}, CHAT[1]]}, "has the unknown role ['x', 'x'"),
         ({"messages": [{"role": "user", "text": "q"}, CHAT[1]]}, "messages[0] has no content, but text"),
         ({"messages": [CHAT[0], {"role": "assistant", "content": None, "refusal": "No."}]}, "no content, but refusal"),
         ({"messages": [{"role": "user", "content": "a", "value": "b"}, CHAT[1]]}, "content and value, and they differ"),

@@ -197,7 +197,7 @@ def _message(turn: Any, place: str, pictures: _Pictures) -> Message:
     named = turn.get("role") or turn.get("from")
     role = ROLES.get(named) if isinstance(named, str) else None
     if role is None:
-        found = "has no role" if named is None else f"has the unknown role {named!r}"
+        found = "has no role" if named is None else f"has the unknown role {repr(named)[:60]}"
         raise RowFault(f"{place} {found} (known are {', '.join(ROLES)})")
     said = _said(turn, place)
     calls: tuple[ToolCall, ...] = ()
@@ -275,15 +275,17 @@ def _part(part: Any, place: str) -> tuple[str | None, Any]:
     if not isinstance(part, dict):
         raise RowFault(f"{place} holds a content part that is {_kind(part)}")
     kind = part.get("type") or next((key for key in ("text", "image_url", "image") if part.get(key) is not None), None)
-    if kind == "text" and isinstance(part.get("text"), str):
-        return part["text"], None
+    if kind == "text":
+        if isinstance(part.get("text"), str | None):
+            return part.get("text") or "", None
+        raise RowFault(f"{place} holds a content part whose text is {_kind(part['text'])}")
     if kind in ("image", "image_url"):
         named = next((part[key] for key in _NAMING if part.get(key) is not None), None)
         others = [key for key in part if key not in (*_NAMING, "type") and part[key] is not None]
         if named is None and others:
             raise RowFault(f"{place} holds an image under {', '.join(map(str, others))}, which is not understood")
         return None, named
-    raise RowFault(f"{place} holds a content part of type {kind!r}, which is not understood")
+    raise RowFault(f"{place} holds a content part of type {repr(kind)[:60]}, which is not understood")
 
 
 _NAMING = ("image", "image_url", "url", "path", "bytes")
@@ -304,7 +306,7 @@ def _trained(turn: dict[str, Any], place: str) -> bool | None:
     for key in ("train", "weight"):
         if turn.get(key) is not None:
             if turn[key] not in (0, 1):
-                raise RowFault(f"{place}.{key} is {turn[key]!r}; it may be 0 or 1")
+                raise RowFault(f"{place}.{key} is {repr(turn[key])[:60]}; it may be 0 or 1")
             # A weight of 1 is what every turn has; it does not train one that the mask leaves out.
             return None if key == "weight" and turn[key] else bool(turn[key])
     return None

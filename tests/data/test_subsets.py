@@ -56,7 +56,7 @@ def test_an_unknown_subset_is_refused_with_those_that_are_there(tmp_path):
     _put(tmp_path / "put", *EN_FR)
     assert _fault(tmp_path, subsets=("de",)) == "datasets/mine has no subset 'de'; it has: en, fr."
     assert _fault(tmp_path, "validation", subsets=("en",)) == (
-        "datasets/mine has no split 'validation'; it has: test, train."
+        "en of datasets/mine has no split 'validation'; it has: test, train."
     )
     assert "asked for twice" in _fault(tmp_path, subsets=("en", "en"))
     _put(tmp_path, "one.jsonl")
@@ -99,6 +99,13 @@ def test_a_readme_names_subsets_splits_and_patterns(tmp_path, nested):
     assert "no subset 'de'; it has: text, list, split, 2024, within" in _fault(tmp_path, subsets=("de",))
 
 
+def test_a_split_may_have_a_name_of_its_own(tmp_path):
+    _put(tmp_path, "train_sft/x.jsonl", "data/train_gen-00000-of-00001.jsonl", "extra.jsonl")
+    for split, file in (("train_sft", "train_sft/x.jsonl"), ("train_gen", "data/train_gen-00000-of-00001.jsonl")):
+        assert _read(tmp_path, split) == [(split, file)]
+    assert _read(tmp_path, "extra") == [("extra", "extra.jsonl")]
+
+
 def test_of_several_configurations_without_a_default_one_must_be_named(tmp_path):
     _put(tmp_path, "a.jsonl", "b.jsonl")
     _readme(tmp_path, "- config_name: one\n  data_files: a.jsonl\n- config_name: two\n  data_files: b.jsonl\n")
@@ -113,6 +120,7 @@ def test_of_several_configurations_without_a_default_one_must_be_named(tmp_path)
     ("configs", "reason"),
     [
         ("- config_name: a\n  data_files: [1]\n", "data_files of 'a' are not names"),
+        ("- config_name: a\n- config_name: a\n", "configs names 'a' twice"),
         ("- data_files: a.jsonl\n", "one of configs has no config_name"),
         ("- config_name: a\n  data_files: gone-*.jsonl\n", "no file is called gone-*.jsonl"),
         ("- config_name: a\n  data_files: hf://datasets/x/y.jsonl\n", "no file is called hf://datasets/x/y.jsonl"),

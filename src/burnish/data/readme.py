@@ -41,7 +41,11 @@ def read_configurations(readme: bytes, name: str) -> list[Configuration]:
         return []
     if not isinstance(configs, list):
         raise _fault(name, "configs is no list")
-    return [_configuration(each, name) for each in configs]
+    found = [_configuration(each, name) for each in configs]
+    titles = [each.name for each in found]
+    if double := next((title for title in titles if titles.count(title) > 1), None):
+        raise _fault(name, f"configs names {double!r} twice")
+    return found
 
 
 def is_match(file: str, pattern: str) -> bool:

@@ -129,12 +129,12 @@ class _DataSet:
     def files(self, subset: str, split: str) -> tuple[DataFile, ...]:
         configuration = self._configuration(subset)
         if configuration is None:
-            return self._of_split(self._in_folder(subset) if subset else self._files, split)
+            return self._of_split(self._in_folder(subset) if subset else self._files, subset, split)
         folder = _joined(self._base, configuration.folder)
         if configuration.patterns:
             return self._of_patterns(configuration, folder, split)
         files = [file for file in self._files if not folder or file.name.startswith(folder + "/")]
-        return self._of_split(files, split)
+        return self._of_split(files, subset, split)
 
     def _configuration(self, subset: str) -> Configuration | None:
         """None leaves it to folders."""
@@ -163,7 +163,7 @@ class _DataSet:
         wanted = SPLIT_WORDS.get(split, split)
         name = next((name for name in (split, wanted) if name in configuration.patterns), None)
         if name is None:
-            raise self._no_split(split, list(configuration.patterns))
+            raise self._no_split(configuration.name, split, list(configuration.patterns))
         patterns = [_joined(folder, pattern) for pattern in configuration.patterns[name]]
         found = [file for file in self._files if any(is_match(file.name, pattern) for pattern in patterns)]
         if not found:
@@ -173,19 +173,21 @@ class _DataSet:
             )
         return tuple(found)
 
-    def _of_split(self, files: Sequence[DataFile], split: str) -> tuple[DataFile, ...]:
+    def _of_split(self, files: Sequence[DataFile], subset: str, split: str) -> tuple[DataFile, ...]:
         named = [(split_of(PurePosixPath(file.name)), file) for file in files]
         if all(name is None for name, _ in named):
             named = [("train", file) for file in files]
         wanted = SPLIT_WORDS.get(split, split)
-        found = tuple(file for name, file in named if name == wanted)
+        # A name of the user's own, `train_sft/rows.jsonl`, is a split where it is asked for by that name.
+        found = [file for name, file in named if name == wanted] or [file for file in files if split in _words(file)]
         if not found:
-            raise self._no_split(split, [name for name, _ in named if name])
-        return found
+            raise self._no_split(subset, split, [name for name, _ in named if name])
+        return tuple(found)
 
-    def _no_split(self, split: str, there: Sequence[str]) -> DataError:
+    def _no_split(self, subset: str, split: str, there: Sequence[str]) -> DataError:
+        called = f"{subset} of {self._called}" if subset else self._called
         return DataError(
-            f"{self._called} has no split {split!r}; it has: {', '.join(sorted(set(there)))}.",
+            f"{called} has no split {split!r}; it has: {', '.join(sorted(set(there)))}.",
             hint='Choose one with splits = ["..."].',
         )
 
@@ -296,6 +298,12 @@ def _depth(name: str, subset: str) -> int | None:
     folders, wanted = PurePosixPath(name).parts[:-1], PurePosixPath(subset).parts
     places = range(len(folders) - len(wanted) + 1)
     return next((place for place in places if wanted and folders[place : place + len(wanted)] == wanted), None)
+
+
+def _words(file: DataFile) -> tuple[str, ...]:
+    """Its folders' names, and its own without what tells the format."""
+    path = PurePosixPath(file.name)
+    return (*path.parts[:-1], path.name.split(".")[0])
 
 
 def _joined(folder: str, name: str) -> str:

@@ -25,6 +25,7 @@ from judges import (
 )
 
 from burnish.data.conversations import Conversation, Message, RowFault, ToolCall
+from burnish.data.render.vocabulary import Vocabulary
 from burnish.spec.train import LossMask
 
 ENDS = {
@@ -325,3 +326,16 @@ def test_the_clock_stands_still(bpe_folder):
     dated = "{{ strftime_now('%d %b %Y') }}" + LOOP
     made = load(bpe_folder(dated))
     assert made.decode(made.render(ASKED, LossMask()).token_ids).startswith("26 Jul 2024<|im_start|>")
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize(
+    ("family", "token"),
+    [("deepseek_v3", "<｜User｜>"), ("command_r_plus", "<|USER_TOKEN|>"), ("qwen2_5", "<|fim_prefix|>")],
+)
+def test_tokens_named_as_control_are_letters_however_much_text_there_is(family, token):
+    vocabulary = Vocabulary(fetched(family) / "tokenizer.json")
+    texts = [f"a{token}b", "the quick brown fox " * 110_000]
+    ids, lengths = vocabulary.encode_many(texts)
+    assert ids[: lengths[0]].tolist() == vocabulary.encode_plain(texts)[0]
+    assert judged_ids(fetched(family), token)[0] not in ids

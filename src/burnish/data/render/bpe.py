@@ -82,17 +82,20 @@ SlowEncode = Callable[[Sequence[str]], list[list[int]]]
 
 
 class FastBPE:
-    """A tokenizer's plain text, in which special tokens are letters and other added tokens are tokens."""
+    """A tokenizer's plain text, in which control tokens are letters and other added tokens are tokens."""
 
-    def __init__(self, raw: bytes, slow: SlowEncode) -> None:
-        """Of a `tokenizer.json`; `LookupError` if it is of no kind that is known to come out the same."""
+    def __init__(self, raw: bytes, slow: SlowEncode, control: Collection[str] = ()) -> None:
+        """Of a `tokenizer.json`, and what is control in it beside its special tokens.
+
+        `LookupError` if it is of no kind that is known to come out the same.
+        """
         read = orjson.loads(raw)
         self._slow = slow
         self._composed = _composes(read["normalizer"])
         pattern = _pattern(read["pre_tokenizer"])
         vocabulary = _checked_vocabulary(read["model"])
         tokens = _ranked(vocabulary, read["model"])
-        added = _added(read["added_tokens"], self._composed)
+        added = _added(_marked(read["added_tokens"], control), self._composed)
         names = {_BETWEEN: len(tokens)} | {name: len(tokens) + place for place, name in enumerate(added, start=1)}
         ranks = dict(zip(_bytes_of(tokens), range(len(tokens)), strict=True))
         self._ids = np.array([*(vocabulary.get(token, 0) for token in tokens), 0, *added.values()], np.uint32)
@@ -142,10 +145,10 @@ class FastBPE:
         return self._ids[np.delete(ranks, edges)], lengths
 
 
-def load_fast_bpe(raw: bytes, slow: SlowEncode) -> FastBPE | None:
+def load_fast_bpe(raw: bytes, slow: SlowEncode, control: Collection[str] = ()) -> FastBPE | None:
     """What encodes as `slow` does, only faster; None where that is not known."""
     try:
-        fast = FastBPE(raw, slow)
+        fast = FastBPE(raw, slow, control)
     except (LookupError, TypeError, ValueError):
         return None
     ids, lengths = fast.encode(_PROBES)
@@ -245,6 +248,11 @@ def _checked_vocabulary(model: Any) -> dict[str, int]:
     if model["type"] != "BPE" or any(model.get(key) for key in odd):
         raise LookupError(model["type"])
     return model["vocab"]
+
+
+def _marked(added_tokens: Any, control: Collection[str]) -> list[Any]:
+    """With `special` said of all that is control."""
+    return [token | {"special": token["special"] or token["content"] in control} for token in added_tokens]
 
 
 def _added(added_tokens: Any, composed: bool) -> dict[str, int]:

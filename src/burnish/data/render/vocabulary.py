@@ -93,7 +93,7 @@ class Vocabulary:
 
     @cached_property
     def _fast(self) -> FastBPE | None:
-        return load_fast_bpe(self._path.read_bytes(), self.encode_plain)
+        return load_fast_bpe(self._path.read_bytes(), self.encode_plain, self.control_tokens)
 
     @cached_property
     def joins_cleanly(self) -> bool:

@@ -59,6 +59,13 @@ def test_the_adapter_is_talked_to_by_id_run_or_folder_and_says_what_the_merged_m
     assert len({at.json("chat", name, *CHAT)["reply"] for name in names}) == 1
 
 
+def test_a_target_that_means_nothing_is_refused_before_anything_is_dispatched(at, run_id):
+    at.write("bad.toml", config(second="vproj"))
+    refused = at.run("train", "bad.toml", code=1).stderr
+    assert "model.lora.target_modules: vproj matches no module (did you mean v_proj" in refused
+    assert [run["id"] for run in at.json("train", "list")["runs"]] == [run_id]
+
+
 def test_a_run_starts_from_the_merged_model_and_not_from_the_adapter(at, run_id):
     at.write("again.toml", config(model=f"peft:burnish/tiny:{run_id}"))
     refused = at.run("train", "again.toml", code=1).stderr

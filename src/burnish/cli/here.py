@@ -24,7 +24,6 @@ from burnish.home import Home, find_home
 from burnish.literals import new_run_id, volume_path
 from burnish.run.directory import RunDirectory
 from burnish.run.events import Exported, Finished, read_events
-from burnish.run.forecast import forecast_storage_bytes
 from burnish.run.order import RunOrder, write_order
 from burnish.run.plan import plan_layout
 from burnish.run.report import CheckReport
@@ -82,7 +81,7 @@ def _make_order(home: Home, reading: Reading, place: Place, run_id: str) -> RunO
     layout = plan_layout(spec, device=setting.device, offered=setting.offered)
     resume_from = find_resume_point(spec, place.root)
     check_before_run(spec, setting, notes=reading.notes)
-    needed = forecast_storage_bytes(spec, parameters=setting.parameters, model_bytes=setting.model_bytes)
+    needed = setting.storage_bytes(spec)
     require_disk(place.root, "What this run saves", needed)
     return RunOrder(
         run_id=run_id,

@@ -16,6 +16,7 @@ from burnish.home import Home
 from burnish.literals import check_volume_name
 from burnish.models.cache import ModelCache
 from burnish.models.folder import inspect_folder
+from burnish.run.targets import count_adapter_parameters
 from burnish.spec.train import SourceData, TrainSpec
 
 
@@ -49,6 +50,9 @@ def find_setting(home: Home, spec: TrainSpec, place: Place) -> Setting:
         device=slots[0].kind if slots else "cpu",
         offered=len(slots),
         parameters=model.parameters,
+        adapter_parameters=(
+            count_adapter_parameters(spec.lora, model.shapes, vocabulary=model.facts.vocabulary) if spec.lora else 0
+        ),
         model_bytes=model.size_bytes,
     )
 

@@ -12,7 +12,6 @@ from burnish.control.volumes import volume_root
 from burnish.data.check import check_config, first_look
 from burnish.dialects import read_config
 from burnish.errors import BurnishError, ServerError
-from burnish.run.forecast import forecast_storage_bytes
 from burnish.run.report import CheckReport, Comparison, refusals_of
 from burnish.run.status import RunStatus
 from burnish.wire import CheckRequest, RunCheck
@@ -81,7 +80,7 @@ def _check(house: House, request: CheckRequest) -> CheckReport:
         check_room(
             house,
             volume,
-            forecast_storage_bytes(spec, parameters=setting.parameters, model_bytes=setting.model_bytes),
+            setting.storage_bytes(spec),
         )
     except ServerError:
         raise

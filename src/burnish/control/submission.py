@@ -16,9 +16,10 @@ from burnish.data.check import Setting, check_before_run
 from burnish.dialects import read_config
 from burnish.dialects.reading import Reading
 from burnish.errors import ConfigError, VolumeError
-from burnish.run.forecast import forecast_storage_bytes
+from burnish.models.folder import inspect_folder
 from burnish.run.plan import Layout, plan_layout
 from burnish.run.report import CheckReport
+from burnish.run.targets import count_adapter_parameters
 from burnish.spec.train import SourceData, TrainSpec
 from burnish.wire import SubmitRequest
 
@@ -46,9 +47,7 @@ def check_request(house: House, request: SubmitRequest) -> Accepted:
     layout = plan_layout(spec, device=setting.device, offered=setting.offered)
     find_resume_point(spec, None if volume is None else volume_root(house, volume))
     report = check_before_run(spec, setting, notes=reading.notes)
-    check_room(
-        house, volume, forecast_storage_bytes(spec, parameters=setting.parameters, model_bytes=setting.model_bytes)
-    )
+    check_room(house, volume, setting.storage_bytes(spec))
     return Accepted(reading, layout, volume, name, report)
 
 
@@ -75,8 +74,17 @@ def find_setting(house: House, spec: TrainSpec, volume: str | None) -> Setting:
         device=slots[0].kind if slots else "cpu",
         offered=len(slots),
         parameters=model.parameters,
+        adapter_parameters=_adapter_parameters(spec, Path(model.directory)),
         model_bytes=model.size_bytes,
     )
+
+
+def _adapter_parameters(spec: TrainSpec, model_directory: Path) -> int:
+    """`ConfigError` where a target means nothing in the model."""
+    if spec.lora is None:
+        return 0
+    model = inspect_folder(model_directory)
+    return count_adapter_parameters(spec.lora, model.shapes, vocabulary=model.facts.vocabulary)
 
 
 def check_room(house: House, volume: str | None, needed_bytes: int) -> None:

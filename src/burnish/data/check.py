@@ -66,6 +66,17 @@ class Setting:
     """Devices there are, where that is known."""
     parameters: int
     model_bytes: int
+    adapter_parameters: int = 0
+    """What adapters would train, where the config asks for them."""
+
+    def storage_bytes(self, spec: TrainSpec) -> int:
+        """What the run's outputs hold at the most."""
+        return forecast_storage_bytes(
+            spec,
+            parameters=self.parameters,
+            model_bytes=self.model_bytes,
+            adapter_parameters=self.adapter_parameters,
+        )
 
 
 def check_config(
@@ -212,9 +223,7 @@ class _Check:
         if facts.rows and self._layout is not None:
             with self._refusing():
                 horizon = plan_horizon(self.spec, rows_per_epoch=prepared.rows_per_epoch)
-                needed = forecast_storage_bytes(
-                    self.spec, parameters=self.setting.parameters, model_bytes=self.setting.model_bytes
-                )
+                needed = self.setting.storage_bytes(self.spec)
                 self._add(
                     plan=outline_run(self.spec, self._layout, horizon, facts, notes=self.notes, storage_bytes=needed),
                     stream_at_end=stream_after(self.spec, prepared, horizon.steps) if self.report.complete else "",

@@ -29,6 +29,8 @@ class ModelFolder:
     facts: ModelFacts
     parameters: int
     """Counted in the weights' headers; a tied output matrix that is stored as well is not counted twice."""
+    shapes: dict[str, list[int]]
+    """Of the stored tensors, by name."""
     files: tuple[str, ...]
     """Names of the weights and their companions, all directly in the folder."""
     notes: tuple[str, ...]
@@ -52,6 +54,7 @@ def inspect_folder(directory: Path) -> ModelFolder:
         directory=directory,
         facts=facts,
         parameters=sum(math.prod(shape) for shape in shapes.values()),
+        shapes=shapes,
         files=tuple(sorted(path.name for path in {*weights, *companions})),
         notes=() if _has_chat_template(directory) else ("It has no chat template: a run must name its renderer.",),
     )

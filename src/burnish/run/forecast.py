@@ -9,23 +9,31 @@ from burnish.spec.train import AdamW, Optimizer, TrainSpec
 
 _WEIGHT_BYTES = 4
 _STATE_BYTES = {"adamw": 8, "sgd": 4, "muon": 8, "sign_sgd": 0}
-"""Per parameter of a checkpoint: float32 weights and what the optimizer keeps; of Muon at the most, were all AdamW's."""
+"""Per parameter of a checkpoint: float32 weights, and what the optimizer keeps; of Muon the most, were all AdamW's."""
 
 _SMALL_FILES_BYTES = 1 << 20
 """Counters, markers, the log and the diary."""
 
+_COMPANIONS_BYTES = 16 << 20
+"""Tokenizer files beside an adapter, at the most; a whole model's folder holds them already."""
 
-def forecast_storage_bytes(spec: TrainSpec, *, parameters: int, model_bytes: int) -> int:
+
+def forecast_storage_bytes(spec: TrainSpec, *, parameters: int, model_bytes: int, adapter_parameters: int = 0) -> int:
     """Bytes that the run's outputs hold at once at the most; `model_bytes` is the base model's folder.
 
-    An export is as large as the base model's folder, for it has the same tensors in the same dtype. Each checkpoint
+    An export is as large as the base model's folder, for it has the same tensors in the same dtype; an adapter's is
+    `adapter_parameters` in float32, and as large as a whole one if it is merged too. Each checkpoint
     holds one; without checkpoints there is one at the end. A save comes before the deletion of the oldest, so
     retention holds one more. Where steps follow from epochs, and so are not known yet, every kept checkpoint is
     counted if retention says how many, else the last one alone.
     """
+    learning, export = parameters, model_bytes
+    if spec.lora is not None:
+        whole = model_bytes if spec.export.merged else 0
+        learning, export = adapter_parameters, adapter_parameters * _WEIGHT_BYTES + _COMPANIONS_BYTES + whole
     if spec.checkpoints is None:
-        return model_bytes + _SMALL_FILES_BYTES
-    each = parameters * trainer_bytes_per_parameter(spec.optimizer) + model_bytes + _SMALL_FILES_BYTES
+        return export + _SMALL_FILES_BYTES
+    each = learning * trainer_bytes_per_parameter(spec.optimizer) + export + _SMALL_FILES_BYTES
     every, keep = spec.checkpoints.every_steps, spec.checkpoints.keep_last
     if every is None:
         return each

@@ -6,7 +6,6 @@ Knows no optimizer, no step and no file. An adapter is float32 and starts as not
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import torch
 from peft import LoraConfig, inject_adapter_in_model
@@ -19,13 +18,11 @@ from transformers import PreTrainedModel
 
 from burnish.errors import ConfigError, ModelError
 from burnish.run.events import Adapted
-from burnish.run.targets import means, nearest_names, pattern_fault
+from burnish.run.targets import TARGETS_KEY, WHOLE_KEY, means, refuse_bad_patterns, unmatched
 from burnish.spec.train import USUAL_TARGETS, Lora
 
 ADAPTER = "default"
 """peft's name for the only adapter there is."""
-
-_TARGETS, _WHOLE = "model.lora.target_modules", "model.lora.modules_to_save"
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ def find_targets(model: PreTrainedModel, wish: Lora) -> Targets:
     linears, experts = _linears(model), _expert_weights(model)
     places = {path: (path,) for path in linears} | experts
     everything = places | {path: (path,) for path, _ in model.named_modules()}
-    _refuse_bad_patterns(wish)
+    refuse_bad_patterns(wish)
     whole = _whole_modules(model, wish.modules_to_save, everything)
     if wish.target_modules == "all-linear":
         meant, passed_over = set(places), ()
@@ -80,13 +77,13 @@ def find_targets(model: PreTrainedModel, wish: Lora) -> Targets:
         found = {name: _meant(name, places) for name in wished}
         passed_over = tuple(name for name, paths in found.items() if not paths)
         if wish.target_modules is not None and passed_over:
-            raise _unmatched(_TARGETS, passed_over, places, model)
+            raise _unmatched(TARGETS_KEY, passed_over, places, model)
         meant = set().union(*found.values())
     meant = {path for path in meant if path not in whole and path.rpartition(".")[0] not in whole}
     if not meant:
         raise ConfigError(
             f"{type(model).__name__} has none of the modules that are usually adapted.",
-            hint=f'Name some in {_TARGETS}, or set it to "all-linear".',
+            hint=f'Name some in {TARGETS_KEY}, or set it to "all-linear".',
         )
     return Targets(
         linears=tuple(path for path in linears if path in meant),
@@ -151,18 +148,18 @@ def _whole_modules(model: PreTrainedModel, wished: Sequence[str], everything: It
         path for path, module in model.named_modules() if next(module.parameters(recurse=False), None) is not None
     ]
     if missing := [name for name in wished if not any(means(name, path) for path in owners)]:
-        raise _unmatched(_WHOLE, missing, everything, model)
+        raise _unmatched(WHOLE_KEY, missing, everything, model)
     whole = tuple(path for path in owners if any(means(name, path) for name in wished))
     ends = _ends(model)
     if _is_tied(model) and (tied := [path for path in whole if path in ends]):
         raise ConfigError(
-            f"{_WHOLE} names {tied[0]}, but embeddings and head are one matrix in this model; peft would part them.",
+            f"{WHOLE_KEY} names {tied[0]}, but embeddings and head are one matrix in this model; peft would part them.",
             hint="Leave it out, or train the model whole: without [model.lora].",
         )
     for path in whole:
         if any(not each.is_floating_point() for each in model.get_submodule(path).parameters()):
             raise ConfigError(
-                f"{_WHOLE} names {path}, which is held in 4 bits, and so cannot be trained.",
+                f"{WHOLE_KEY} names {path}, which is held in 4 bits, and so cannot be trained.",
                 hint="Leave it out, or leave model.lora.quantize out.",
             )
     return whole
@@ -178,34 +175,11 @@ def _is_tied(model: PreTrainedModel) -> bool:
     return first is not None and last is not None and first.weight is last.weight
 
 
-def _refuse_bad_patterns(wish: Lora) -> None:
-    targets = wish.target_modules if isinstance(wish.target_modules, tuple) else ()
-    for key, name in chain(((_TARGETS, name) for name in targets), ((_WHOLE, name) for name in wish.modules_to_save)):
-        if fault := pattern_fault(name):
-            raise ConfigError(
-                f"{key} holds {name!r}, which is no regular expression: {fault}.", hint="Write names, or escape it."
-            )
-
-
-def _unmatched(key: str, missing: Sequence[str], paths: Iterable[str], model: PreTrainedModel) -> ConfigError:
-    paths = list(paths)
+def _unmatched(key: str, missing: Sequence[str], choices: Iterable[str], model: PreTrainedModel) -> ConfigError:
     ends = {part for path in _ends(model) for part in path.split(".")}
-    sentences = []
-    for name in missing:
-        if name in ends:
-            tied = ", and is tied to the embeddings" if _is_tied(model) else ""
-            reason = f"is no layer that takes an adapter here{tied}"
-        elif any(means(name, path) for path, _ in model.named_modules()):
-            reason = "has no linear layer in it"
-        else:
-            near = nearest_names(name, paths)
-            reason = "matches no module" + (f" (did you mean {', '.join(near)}?)" if near else "")
-        sentences.append(f"{name} {reason}")
-    known = sorted({path.rpartition(".")[2] for path in paths if not path.rpartition(".")[2].isdigit()})
-    return ConfigError(
-        f"{key}: {'; '.join(sentences)}.",
-        hint=f"This model has {', '.join(known[:20])}." if key == _TARGETS else "Correct or remove it.",
-    )
+    tied = ", and is tied to the embeddings" if _is_tied(model) else ""
+    paths = [path for path, _ in model.named_modules()]
+    return unmatched(key, missing, choices=choices, paths=paths, ends=ends, tied=tied)
 
 
 def _peft_config(model: nn.Module, wish: Lora, targets: Targets) -> LoraConfig:
@@ -213,7 +187,7 @@ def _peft_config(model: nn.Module, wish: Lora, targets: Targets) -> LoraConfig:
         if targets.experts and asked:
             raise ConfigError(
                 f"model.lora.{switch} cannot be had on experts that are one weight, as {targets.experts[0]} is.",
-                hint=f"Leave {switch} out, or name {_TARGETS} without the experts.",
+                hint=f"Leave {switch} out, or name {TARGETS_KEY} without the experts.",
             )
     return LoraConfig(
         task_type="CAUSAL_LM",
@@ -246,7 +220,7 @@ def _check_adapted(model: nn.Module, targets: Targets) -> None:
         raise ModelError(
             f"peft does not adapt {wrong[0]}{f' and {len(wrong) - 1} more' if len(wrong) > 1 else ''} of "
             f"{type(model).__name__} together with the rest that was asked for.",
-            hint=f"Name fewer in {_TARGETS}: attention and experts, without dense layers of the same names.",
+            hint=f"Name fewer in {TARGETS_KEY}: attention and experts, without dense layers of the same names.",
         )
 
 

@@ -20,6 +20,7 @@ from burnish.data.images import FORMATS
 from burnish.data.ledger import RowFault
 from burnish.data.prepare import prepare_data
 from burnish.data.sources import find_sources, read_records
+from burnish.errors import DataError
 from burnish.spec.train import LossMask, SourceData, TrainSpec
 
 
@@ -318,3 +319,18 @@ def test_a_store_for_a_model_that_sees_is_made_anew_when_an_image_changes(root, 
     assert [stores(sees), stores(sees), stores(tiny)] == [1, 1, 1]
     (root / "images" / "ok.png").write_bytes(_picture(size=(9, 9)))
     assert [stores(sees), stores(tiny)] == [2, 1]
+
+
+def test_the_limit_of_images_in_a_message_is_the_wishs(root, tiny, tmp_path):
+    part = {"type": "image", "image": "images/ok.png"}
+    (root / "train.jsonl").write_text(json.dumps(_asking(part, part)) + "\n")
+    for limit, reason in ((1, "max_images_per_message is 1"), (2, "has images, and the renderer")):
+        data = SourceData(path="mine", images_per_message=limit)
+        with pytest.raises(DataError, match=reason):
+            prepare_data(
+                TrainSpec(model="t", data=data, steps=1),
+                model_directory=tiny,
+                data_path=root,
+                store_directory=tmp_path / "stores",
+                say=lambda _: None,
+            )

@@ -127,14 +127,13 @@ class CheckScreen:
         )
         self._task = self._progress.add_task("", total=None, count="")
         self._started_at = time.monotonic()
-        self._proved = False
+        self._introduced = False
 
     def first(self, report: CheckReport) -> None:
         """The proof of the first rows, and whether they show something wrong."""
-        if self.silent:
+        if self.silent or not (report.proof or report.refusals):
             return
-        self._proved = True
-        self._write(f"Check of {self._config}: {report.model}, rendered by {report.renderer or 'nothing'}\n")
+        self._introduce(report)
         if report.proof:
             self._show_proof(report.proof)
         lines = [line for refusal in report.refusals for line in refusal_lines(refusal)]
@@ -162,9 +161,13 @@ class CheckScreen:
             self._progress.stop()
         if self.silent:
             return
-        if not self._proved and report.proof:
-            self.first(report)
+        self._introduce(report)
         self._write(report_text(report))
+
+    def _introduce(self, report: CheckReport) -> None:
+        if not self._introduced and report.model:
+            self._write(f"Check of {self._config}: {report.model}, rendered by {report.renderer or 'nothing'}\n")
+        self._introduced = True
 
     def _show_proof(self, rows: Sequence[ProofRow]) -> None:
         coloured = self._console.is_terminal and not self._console.no_color

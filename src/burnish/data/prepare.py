@@ -16,6 +16,7 @@ from burnish.data.archives import is_archive
 from burnish.data.epoch import epoch_samples, is_mixed, mixing_fault
 from burnish.data.files import file_stamps
 from burnish.data.loader import FakeRows, RowLoader, RowSource, StoredRows
+from burnish.data.progress import OnProgress
 from burnish.data.render import ChatRenderer, load_chat_renderer
 from burnish.data.render.choose import may_show_images
 from burnish.data.rows import pack_rows
@@ -51,13 +52,19 @@ class PreparedData:
 
 
 def prepare_data(
-    spec: TrainSpec, *, model_directory: Path, data_path: Path | None, store_directory: Path, say: Say = print
+    spec: TrainSpec,
+    *,
+    model_directory: Path,
+    data_path: Path | None,
+    store_directory: Path,
+    say: Say = print,
+    on_progress: OnProgress | None = None,
 ) -> PreparedData:
     """Read, render, encode and pack all rows, or find that done already. `say` hears of progress and of losses."""
     if isinstance(spec.data, FakeData):
         return _prepare_fake(spec, spec.data, model_directory)
     path = data_path or Path(spec.data.path)
-    store = open_data(spec, spec.data, model_directory, path, store_directory, say=say)
+    store = open_data(spec, spec.data, model_directory, path, store_directory, say=say, on_progress=on_progress)
     prepared = pack_data(spec, spec.data, store)
     for refusal in find_refusals(spec, spec.data, store, prepared.facts):
         raise refusal
@@ -74,13 +81,14 @@ def open_data(
     *,
     rows: int | None = None,
     say: Say = print,
+    on_progress: OnProgress | None = None,
 ) -> TokenStore:
     """The tokens of the data set, made if they are not there yet. With `rows`, only of the first so many."""
     key = _key(spec, data, path, model_directory) if rows is None else f"first-{rows}"
     store = open_store(store_directory, key)
     if store is None:
         renderer = load_data_renderer(spec, data, model_directory)
-        build_store(data, path, renderer, store_directory, key, say, rows=rows)
+        build_store(data, path, renderer, store_directory, key, say, rows=rows, on_progress=on_progress)
         store = open_store(store_directory, key)
         assert store is not None
     return store

@@ -12,6 +12,7 @@ from burnish.data.archives import SUFFIXES, is_archive, open_archive
 from burnish.data.files import DataFile, DiskFile
 from burnish.data.formats import READERS, Record, is_readable, read_file
 from burnish.data.ledger import BadRow
+from burnish.data.progress import Reading
 from burnish.data.readme import MOST_BYTES, Configuration, default_of, is_match, read_configurations
 from burnish.errors import DataError
 
@@ -56,14 +57,17 @@ def read_records(
     subsets: Sequence[str] = (),
     on_bad: Callable[[BadRow], None] = refuse,
     rows: int | None = None,
+    reading: Reading | None = None,
 ) -> Iterator[Record]:
     """Every record of each source in the order of its files, one at a time; about `rows` in all, if that is set.
 
-    A line that holds no record goes to `on_bad`, which may raise or return to go on.
+    A line that holds no record goes to `on_bad`, which may raise or return to go on. `reading` counts bytes.
     """
     sources = find_sources(path, splits, subsets=subsets)
+    watch = reading.expect(file for source in sources for file in source.files) if reading else None
     for source in sources:
-        records = (record for file in source.files for record in read_file(file, on_bad, source.label))
+        files = map(watch, source.files) if watch else source.files
+        records = (record for file in files for record in read_file(file, on_bad, source.label))
         yield from islice(records, None if rows is None else -(-rows // len(sources)))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from burnish.data.conversations import RowFault, parse_conversation
 from burnish.data.ledger import BadRow, Ledger
+from burnish.data.progress import OnProgress, Reading
 from burnish.data.render import ChatRenderer
 from burnish.data.render.pieces import Piece
 from burnish.data.sources import read_records
@@ -46,12 +47,16 @@ def build_store(
     say: Say,
     *,
     rows: int | None = None,
+    on_progress: OnProgress | None = None,
 ) -> None:
-    """Tokenise every row under `path`, or the first `rows`. `DataError` if one is bad and may not be skipped."""
+    """Tokenise every row under `path`, or the first `rows`. `DataError` if one is bad and may not be skipped.
+
+    `say` hears of it every few seconds, `on_progress` at every chunk, in the thread that encodes.
+    """
     ledger = Ledger()
     with new_store(directory, key) as writer:
-        fill = _Fill(renderer, writer, say)
-        _fill_beside(fill, _chunks(write_samples(data, path, renderer, ledger, rows=rows)))
+        fill = _Fill(renderer, writer, say, on_progress)
+        _fill_beside(fill, _chunks(write_samples(data, path, renderer, ledger, rows=rows, reading=fill.reading)))
         keep = without_text_among_chats(fill.is_text, fill.writer.where, ledger)
         if ledger.dropped["bad row"] and data.on_bad_row == "error":
             raise ledger.bad_rows_error()
@@ -62,13 +67,20 @@ def build_store(
 
 
 def write_samples(
-    data: SourceData, path: Path, renderer: ChatRenderer, ledger: Ledger, *, rows: int | None = None
+    data: SourceData,
+    path: Path,
+    renderer: ChatRenderer,
+    ledger: Ledger,
+    *,
+    rows: int | None = None,
+    reading: Reading | None = None,
 ) -> Iterator[Written]:
     """What is learnt from the rows that can be rendered, in order. The others are in the ledger, with their reasons.
 
-    With `rows`, only the first so many are read.
+    With `rows`, only the first so many are read. `reading` counts bytes.
     """
-    for record in read_records(path, data.splits, subsets=data.subsets, on_bad=ledger.drop_bad, rows=rows):
+    records = read_records(path, data.splits, subsets=data.subsets, on_bad=ledger.drop_bad, rows=rows, reading=reading)
+    for record in records:
         if rows is not None and ledger.read >= rows:
             return
         try:
@@ -112,6 +124,8 @@ class _Fill:
     renderer: ChatRenderer
     writer: StoreWriter
     say: Say
+    on_progress: OnProgress | None = None
+    reading: Reading = field(default_factory=Reading)
     is_text: bytearray = field(default_factory=bytearray)
     """Of each conversation written so far."""
     tokens: int = 0
@@ -123,13 +137,25 @@ class _Fill:
         self.writer.append(many.token_ids, many.loss_mask, many.lengths, [each.place for each in chunk])
         self.is_text += bytes(each.is_text for each in chunk)
         self.tokens += len(many.token_ids)
+        if self.on_progress:
+            self.on_progress(self.reading.done_bytes, self.reading.total_bytes, len(self.is_text), self.tokens)
         if time.monotonic() - self.said > _SAY_EVERY_SECONDS:
-            self.report("Tokenised so far: ")
+            self.say_how_far()
 
-    def report(self, what: str = "Tokenised ") -> None:
+    def say_how_far(self) -> None:
+        """`Tokenised 40%: 20,000 conversations, 3,400,000 tokens, 850,000 tokens/s, about 6 s left`."""
         self.said = time.monotonic()
-        seconds = self.said - self.started
-        self.say(f"{what}{len(self.is_text):,} conversations, {self.tokens:,} tokens, in {seconds:.1f}s")
+        seconds, done = self.said - self.started, self.reading.done_bytes
+        share = done / max(self.reading.total_bytes, done, 1)
+        left = f", about {seconds * (1 - share) / share:.0f} s left" if share else ""
+        self.say(
+            f"Tokenised {share:.0%}: {len(self.is_text):,} conversations, {self.tokens:,} tokens, "
+            f"{self.tokens / seconds:,.0f} tokens/s{left}"
+        )
+
+    def report(self) -> None:
+        seconds = time.monotonic() - self.started
+        self.say(f"Tokenised {len(self.is_text):,} conversations, {self.tokens:,} tokens, in {seconds:.1f}s")
 
 
 def _fill_beside(fill: _Fill, chunks: Iterable[list[Written]]) -> None:

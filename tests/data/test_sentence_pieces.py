@@ -13,6 +13,7 @@ from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import BpeTrainer
 
 from burnish.data.conversations import Conversation, Message, RowFault
+from burnish.data.proof import lost_turn, prove_sample
 from burnish.spec.train import LossMask
 
 TEMPLATE = (
@@ -60,3 +61,16 @@ def test_what_is_rendered_is_what_the_whole_text_encodes_to(llama):
 def test_a_control_token_in_text_is_refused_where_it_cannot_be_written_as_letters(llama):
     with pytest.raises(RowFault, match="holds a control token"):
         load(llama).render(Conversation((Message("user", "</s>"), Message("assistant", "a"))), LossMask())
+
+
+def test_a_proof_is_told_from_whole_words_that_swallow_the_space_before_them(llama):
+    renderer = load(llama)
+    conversation = Conversation((Message("user", "Hello"), Message("assistant", "Good day")))
+    [sample] = renderer.write(conversation, LossMask())
+    row = prove_sample(renderer, sample.pieces, "x:1")
+    assert "".join(piece.text for piece in row.pieces) == renderer.decode(row.token_ids)
+    assert [piece.text.strip() for piece in row.pieces if piece.trained] == ["Good day</s>"]
+    letters = [piece.trained for piece in row.pieces for _ in piece.text]
+    assert [letters[end - 1] for end in row.token_ends] == [bool(flag) for flag in row.trained]
+    assert lost_turn(conversation, ["Good day</s>"], LossMask()) is None
+    assert lost_turn(conversation, ["Hello</s>"], LossMask()) == 1

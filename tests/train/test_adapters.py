@@ -25,12 +25,14 @@ from transformers import (
 
 from burnish.errors import ConfigError, ModelError
 from burnish.run.events import Adapted, Exported
+from burnish.spec.model_facts import read_model_facts
 from burnish.spec.train import AdamW, Lora
 from burnish.train import optim
 from burnish.train.adapter import Adapter
 from burnish.train.adapters import adapt, adapted_layers
 from burnish.train.generate import ChatModel
 from burnish.train.loop import take_step
+from burnish.train.meter import StepReport, useful_flops
 from burnish.train.model import Decoder, load_decoder
 from burnish.train.parallel import World
 
@@ -201,6 +203,23 @@ def test_a_step_works_out_no_gradient_of_a_frozen_weight(tiny: Path, world: Worl
 
     full, lora = products(None), products(Lora(rank=1, target_modules=("q_proj",)))
     assert lora < 0.70 * full  # 2 / 3, and the adapters' own
+
+
+def test_the_counted_work_of_a_step_is_what_it_computes(tiny: Path, world: World, make_batch) -> None:
+    batch = make_batch(256, 128)
+    decoder = load_decoder(tiny, world)
+    put_adapter(decoder, world, Lora(rank=8))
+    assert decoder.adapter is not None
+    with FlopCounterMode(display=False) as counter:
+        decoder.summed_loss(batch, scale=1.0).backward()
+    report = StepReport(
+        step=1, loss=0, gradient_norm=0, learning_rate=0, seconds=1, epoch=0, skipped=0, peak_memory_bytes=0, slots=0,
+        tokens=batch.tokens, trained_tokens=batch.trained_tokens, squared_lengths=0,
+    )  # fmt: skip
+    products = sum(flops for kind, flops in counter.get_flop_counts()["Global"].items() if "mm" in str(kind))
+    counted = useful_flops(read_model_facts(tiny), report, decoder.adapter.told.trainable_parameters)
+    # Nobody needs the gradient of the first layer's inputs.
+    assert 0.93 * counted < products < counted
 
 
 @pytest.mark.parametrize(

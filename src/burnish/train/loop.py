@@ -48,7 +48,7 @@ def _train(job: Job) -> None:
         optimizer = optim.build_optimizer(decoder.model, spec.optimizer)
         progress = load_trainer(job.start.trainer, decoder.model, optimizer) if job.start else Progress()
         loader = open_loader(job, world)
-        meter = open_meter(job, world)
+        meter = open_meter(job, world, decoder)
     keeper = Keeper(job, decoder, optimizer)
     keeper.announce_found()
     skipped_in_a_row = 0
@@ -223,7 +223,7 @@ def open_loader(job: Job, world: World) -> RowLoader:
     return row_loader(job.order.spec, job.data, readers=world.readers, reader=world.reader)
 
 
-def open_meter(job: Job, world: World) -> Meter:
+def open_meter(job: Job, world: World, decoder: Decoder) -> Meter:
     if world.device.type == "cuda":
         peak = peak_flops_of(torch.cuda.get_device_name(world.device))
         memory = torch.cuda.get_device_properties(world.device).total_memory
@@ -231,7 +231,13 @@ def open_meter(job: Job, world: World) -> Meter:
         peak = probe_cpu_flops() if world.compute_dtype == torch.float32 else None
         memory = memory_bytes()
     shows_norm = job.order.spec.clip_norm is not None
-    return Meter(_facts(job), None if peak is None else peak * world.ranks, memory, shows_norm=shows_norm)
+    return Meter(
+        _facts(job),
+        None if peak is None else peak * world.ranks,
+        memory,
+        shows_norm=shows_norm,
+        adapter_parameters=decoder.adapter.told.trainable_parameters if decoder.adapter else None,
+    )
 
 
 def probe_cpu_flops(size: int = 1024, tries: int = 5) -> float:

@@ -50,6 +50,8 @@ class Meter:
     memory_bytes: int
     shows_norm: bool = True
     """Prime's line has no gradient norm where nothing is clipped."""
+    adapter_parameters: int | None = None
+    """What is trained beside frozen weights; None where every weight is trained."""
     _window: deque[StepReport] = field(default_factory=lambda: deque(maxlen=10))
 
     def add(self, report: StepReport) -> None:
@@ -65,7 +67,7 @@ class Meter:
         """Share of the peak that useful work of the last ten steps made."""
         if self.facts is None or self.peak_flops is None:
             return None
-        work = sum(useful_flops(self.facts, report) for report in self._window)
+        work = sum(useful_flops(self.facts, report, self.adapter_parameters) for report in self._window)
         return work / sum(report.seconds for report in self._window) / self.peak_flops
 
     def values(self) -> dict[str, float]:
@@ -107,13 +109,18 @@ class Meter:
         return sum(getattr(report, count) for report in self._window) / sum(each.seconds for each in self._window)
 
 
-def useful_flops(facts: ModelFacts, report: StepReport) -> float:
+def useful_flops(facts: ModelFacts, report: StepReport, adapter_parameters: int | None = None) -> float:
     """Forward and backward of what the loss needs: real tokens through the layers, trained ones through the head,
-    causal attention within each conversation. Recomputation and padding are no use to anyone and count nothing."""
+    causal attention within each conversation. Recomputation and padding are no use to anyone and count nothing.
+
+    A frozen weight has one product in the backward pass, not two; an adapter's are added to it.
+    """
     matrices = facts.layers * facts.layer_matrix_parameters * report.tokens
     head = facts.vocabulary * facts.hidden * report.trained_tokens
     attention = facts.layers * facts.heads * facts.head_size * report.squared_lengths
-    return 6.0 * (matrices + head + attention)
+    if adapter_parameters is None:
+        return 6.0 * (matrices + head + attention)
+    return 4.0 * (matrices + head) + 6.0 * (attention + adapter_parameters * report.tokens)
 
 
 def peak_flops_of(device: str) -> float | None:

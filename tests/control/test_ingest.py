@@ -18,7 +18,7 @@ from burnish.control.runs import list_checkpoints, read_metrics
 from burnish.control.tables import CheckpointRow, ExportRow
 from burnish.control.usage import sum_usage
 from burnish.errors import NotFound
-from burnish.run.events import Checkpointed, CheckpointRemoved, Exported, Prepared
+from burnish.run.events import Checkpointed, CheckpointRemoved, Exported, Prepared, Validated
 from burnish.run.status import RunStatus
 
 
@@ -41,6 +41,22 @@ def test_every_step_is_there_once_and_the_last_loss_is_the_last_steps_own(bench:
     run = bench.run(run_id)
     assert (run.step, run.loss, run.tokens, run.trained_tokens, run.train_seconds) == (10, 1.0, 1000, 500, 2.5)
     assert bench.attempt(run_id).outcome == "completed"
+
+
+def _validated(number: int, loss: float) -> Validated:
+    return Validated(step=number, values={"val/loss": loss}, trained_tokens=9, seconds=0.1)
+
+
+def test_validation_stands_beside_its_step_and_before_the_first_alone(bench: Bench) -> None:
+    run_id = _running(bench)
+    bench.write(run_id, started(), _validated(0, 5.0), step(1, loss=3.0), step(2, loss=2.0), _validated(2, 4.0))
+    drain(bench.house, run_id)
+    metrics = read_metrics(bench.house, run_id)
+    assert metrics.steps == [0, 1, 2]
+    assert metrics.series["val/loss"] == [5.0, None, 4.0]
+    assert metrics.series["loss/mean"] == [None, 3.0, 2.0]
+    run = bench.run(run_id)
+    assert (run.step, run.loss) == (2, 2.0)
 
 
 def test_a_half_written_line_waits_for_its_end(bench: Bench) -> None:

@@ -18,6 +18,9 @@ COMPANY: dict[str, dict[str, Any]] = {
     "data<sft>.loss_mask.assistant": {"data.loss_mask.user": True},
     "data<sft>.probabilities": {"data.subsets": ["x", "y"]},
     "data<sft>.stopping_strategy": {"data.subsets": ["x", "y"]},
+    "val.data.loss_mask.assistant": {"val.data.loss_mask.user": True},
+    "val.data.probabilities": {"val.data.subsets": ["x", "y"]},
+    "val.data.stopping_strategy": {"val.data.subsets": ["x", "y"]},
     "deployment<multi_node>.type": {"deployment.num_train_nodes": 1},
     "deployment<multi_node>.gpus_per_node": {"deployment.num_train_nodes": 1},
     "deployment<multi_node>.num_infer_nodes": {"deployment.num_train_nodes": 1},
@@ -26,6 +29,7 @@ COMPANY: dict[str, dict[str, Any]] = {
 """What must stand beside a key for it to be seen at work."""
 
 BOUNDS = {
+    "val.data.type": "obeyed by being the one kind there is",
     "tokenizer.name": "obeyed by being the model's",
     "deployment<single_node>.gpus_per_node": "a bound on num_train_gpus",
 }
@@ -83,8 +87,11 @@ def _document(key: str, sample: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             before[".".join([*dotted, "name" if name == "renderer" else "type"])] = tag
     if before.get("data.type") == "fake":
         before["data.name"] = None
+    if key.startswith("val"):
+        before["val.data.name"] = "datasets/held-out"
     before |= COMPANY.get(key, {})
-    return before, before | {".".join(dotted): sample}
+    # What stands beside the key lies within it, where the key is a table that is named alone.
+    return before, {".".join(dotted): sample} | before if sample == {} else before | {".".join(dotted): sample}
 
 
 def _names(named: str, key: str) -> bool:

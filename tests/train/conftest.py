@@ -85,7 +85,8 @@ def make_run(tmp_path: Path, tiny: Path) -> MakeRun:
         data_path.write_text(
             text if text is not None else "\n".join(json.dumps(_conversation(row)) for row in range(rows))
         )
-        order = {name: wishes.pop(name) for name in ("resume_from", "volume_bytes_free") if name in wishes}
+        own = ("resume_from", "volume_bytes_free", "validation_path")
+        order = {name: wishes.pop(name) for name in own if name in wishes}
         spec = TrainSpec.model_validate(_WISHES | wishes)
         run = RunDirectory.on_volume(root, RUN_ID)
         write_order(

@@ -21,8 +21,8 @@ from burnish.wire import (
 NO_MODELS = "No models yet. Add one: burnish models add burnish/tiny"
 
 _ENDED = {RunStatus.COMPLETED: "Completed", RunStatus.FAILED: "Failed", RunStatus.STOPPED: "Stopped"}
-_DIGITS = {"loss/mean": 4, "loss/perplexity": 3}
-_CURVE = ("loss/mean", "loss/perplexity")
+_DIGITS = {"loss/mean": 4, "loss/perplexity": 3, "val/loss": 4, "val/perplexity": 3}
+_CURVE = ("loss/mean", "loss/perplexity", "val/loss", "val/perplexity")
 
 
 def run_text(run: RunDetail) -> str:

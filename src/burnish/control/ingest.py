@@ -32,6 +32,7 @@ from burnish.run.events import (
     Prepared,
     Started,
     Step,
+    Validated,
     read_events,
 )
 
@@ -97,6 +98,8 @@ class _Intake:
                 self._start(event)
             case Prepared():
                 self.changes |= {"prepared": event.model_dump(mode="json"), "max_steps": event.steps}
+            case Validated():
+                self._validate(event)
             case Checkpointed() if self._is_ours(event.path):
                 row = {"path": event.path, "size_bytes": event.size_bytes, "created_at": _moment(event.at)}
                 self._put(CheckpointRow, {"run_id": self.run.id, "step": event.step}, row)
@@ -146,6 +149,17 @@ class _Intake:
                 .values(last_step=furthest)
             )
         self._refresh_run()
+
+    def _validate(self, event: Validated) -> None:
+        """Its figures stand beside those of its step; before the first step there is a row for them alone."""
+        row = self.session.get(StepRow, (self.run.id, event.step))
+        values = _finite(event.values)
+        if row is None:
+            key = {"run_id": self.run.id, "step": event.step}
+            bare = {"attempt": event.attempt, "at": _moment(event.at), "tokens": 0, "trained_tokens": 0, "seconds": 0.0}
+            self._put(StepRow, key, {**bare, "values": values})
+        elif event.attempt >= row.attempt:
+            row.values = row.values | values
 
     def _refresh_run(self) -> None:
         usage = sum_usage(self.session, self.run.id)
@@ -211,12 +225,16 @@ def _step_row(run_id: str, event: Step) -> dict[str, Any]:
         "step": event.step,
         "attempt": event.attempt,
         "at": _moment(event.at),
-        "values": {name: value if math.isfinite(value) else None for name, value in event.values.items()},
+        "values": _finite(event.values),
         "tokens": event.tokens,
         "trained_tokens": event.trained_tokens,
         "seconds": event.seconds,
         "stream": event.stream[:_STREAM_LETTERS],
     }
+
+
+def _finite(values: dict[str, float]) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def _moment(seconds: float) -> datetime:

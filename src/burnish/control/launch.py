@@ -20,7 +20,7 @@ from burnish.executors.base import Program
 from burnish.run.directory import RunDirectory
 from burnish.run.order import RunOrder, write_order
 from burnish.run.plan import Layout
-from burnish.spec.train import SourceData
+from burnish.spec.train import Data, SourceData
 
 _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"),
@@ -72,19 +72,21 @@ def inheritable(environment: Mapping[str, str]) -> dict[str, str]:
 def _write_down(house: House, run: RunRow, directory: RunDirectory) -> RunOrder:
     spec = read_spec(run, {})
     root = None if run.volume is None else volume_root(house, run.volume)
-    data_path = None
-    if root is not None and isinstance(spec.data, SourceData):
-        data_path = place_on_volume(root, spec.data.path)
     return RunOrder(
         run_id=run.id,
         spec=spec,
         layout=Layout.model_validate(run.layout),
         model_directory=model_directory(house, spec.model),
-        data_path=data_path,
+        data_path=_on_volume(root, spec.data),
+        validation_path=_on_volume(root, spec.validation.data) if spec.validation else None,
         resume_from=find_resume_point(spec, root),
         store_directory=house.home.stores,
         volume_bytes_free=None if run.volume is None else room_left(house, run.volume),
     )
+
+
+def _on_volume(root: Path | None, data: Data) -> Path | None:
+    return place_on_volume(root, data.path) if root is not None and isinstance(data, SourceData) else None
 
 
 def _write_whole(path: Path, text: str) -> None:

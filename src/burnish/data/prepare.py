@@ -94,6 +94,14 @@ def open_data(
     return store
 
 
+def validation_spec(spec: TrainSpec) -> TrainSpec | None:
+    """The same wish with its validation data in the place of what is trained on; None where it has none."""
+    wish = spec.validation
+    if wish is None:
+        return None
+    return spec.model_copy(update={"data": wish.data, "row_tokens": wish.row_tokens, "validation": None})
+
+
 def row_loader(spec: TrainSpec, data: PreparedData, *, readers: int = 1, reader: int = 0) -> RowLoader:
     """The rows of each step, as the spec orders them."""
     return RowLoader(

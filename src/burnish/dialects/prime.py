@@ -87,6 +87,7 @@ def _with_tags(document: Document) -> Document:
 def _find_conflicts(config: PrimeConfig) -> Iterator[Fault]:
     yield from _check_length(config)
     yield from _check_data(config.data)
+    yield from _check_source(config.val.data, "val.data") if config.val else ()
     yield from _check_optimizer(config)
     yield from _check_lora(config)
     yield from _check_deployment(config)
@@ -121,43 +122,50 @@ def _check_data(data: Data) -> Iterator[Fault]:
         )
         near = max(1, round(data.batch_size / data.micro_batch_size)) * data.micro_batch_size
         yield Fault("invalid", "data.batch_size", message, f"Use data.batch_size = {near}.")
-    if not isinstance(data, SourceData):
-        return
+    if isinstance(data, SourceData):
+        yield from _check_source(data, "data")
+
+
+def _check_source(data: SourceData, table: str) -> Iterator[Fault]:
+    """`table` is where the keys stand: `data` or `val.data`."""
     if data.name is None:
-        message = "data.name is missing: the config does not say what to train on."
-        hint = 'Set name = "datasets/my-data" under [data], or type = "fake" for a smoke test.'
-        yield Fault("invalid", "data.name", message, hint)
+        message = f"{table}.name is missing: the config does not say what to read."
+        hint = f'Set name = "datasets/my-data" under [{table}], or data.type = "fake" for a smoke test.'
+        yield Fault("invalid", f"{table}.name", message, hint)
     elif not data.name.isprintable():
-        message = f"data.name = {shown(data.name)} holds a control code."
-        yield Fault("invalid", "data.name", message, "Write the path as the volume shows it.")
-    yield from _check_sources(data)
+        message = f"{table}.name = {shown(data.name)} holds a control code."
+        yield Fault("invalid", f"{table}.name", message, "Write the path as the volume shows it.")
+    yield from _check_mixing(data, table)
     if not any(data.loss_mask.model_dump().values()):
-        message = "data.loss_mask leaves nobody's words to train."
-        yield Fault("invalid", "data.loss_mask", message, "Set one of its keys to true.")
+        message = f"{table}.loss_mask leaves nobody's words to train."
+        yield Fault("invalid", f"{table}.loss_mask", message, "Set one of its keys to true.")
     both = data.pack_function is not None and "pack" in data.model_fields_set
     if both and data.pack != (data.pack_function == "cat"):
-        message = f"data.pack_function = {shown(data.pack_function)} contradicts data.pack = {shown(data.pack)}."
-        yield Fault("invalid", "data.pack_function", message, "Keep data.pack alone.")
+        message = f"{table}.pack_function = {shown(data.pack_function)} contradicts {table}.pack = {shown(data.pack)}."
+        yield Fault("invalid", f"{table}.pack_function", message, f"Keep {table}.pack alone.")
 
 
-def _check_sources(data: SourceData) -> Iterator[Fault]:
+def _check_mixing(data: SourceData, table: str) -> Iterator[Fault]:
     subsets, splits, shares = data.subsets or [], data.splits or [], data.probabilities or []
     if subsets and splits and len(subsets) != len(splits):
-        message = f"data.subsets names {len(subsets)} and data.splits {len(splits)}: they go together, one to one."
-        yield Fault("invalid", "data.splits", message, "Name a split for each subset, or leave splits out.")
+        message = (
+            f"{table}.subsets names {len(subsets)} and {table}.splits {len(splits)}: they go together, one to one."
+        )
+        yield Fault("invalid", f"{table}.splits", message, "Name a split for each subset, or leave splits out.")
     mixed = len(subsets) or len(splits)
+    key = f"{table}.probabilities"
     if shares and not mixed:
-        message = "data.probabilities has nothing to choose from: neither data.subsets nor data.splits is set."
-        yield Fault("invalid", "data.probabilities", message, "Name the subsets, or leave probabilities out.")
+        message = f"{key} has nothing to choose from: neither {table}.subsets nor {table}.splits is set."
+        yield Fault("invalid", key, message, "Name the subsets, or leave probabilities out.")
     elif shares and len(shares) != mixed:
-        message = f"data.probabilities holds {len(shares)} numbers for {mixed} subsets or splits."
-        yield Fault("invalid", "data.probabilities", message, "Give one for each.")
+        message = f"{key} holds {len(shares)} numbers for {mixed} subsets or splits."
+        yield Fault("invalid", key, message, "Give one for each.")
     if any(share <= 0 for share in shares):
-        message = f"data.probabilities = {shown(shares)} holds one that is not above 0."
-        yield Fault("invalid", "data.probabilities", message, "Leave a subset out that is never to be drawn.")
+        message = f"{key} = {shown(shares)} holds one that is not above 0."
+        yield Fault("invalid", key, message, "Leave a subset out that is never to be drawn.")
     elif shares and abs(sum(shares) - 1) > 1e-6:
-        message = f"data.probabilities add up to {sum(shares):g}, not to 1."
-        yield Fault("invalid", "data.probabilities", message, "Divide each by their sum.")
+        message = f"{key} add up to {sum(shares):g}, not to 1."
+        yield Fault("invalid", key, message, "Divide each by their sum.")
 
 
 def _check_optimizer(config: PrimeConfig) -> Iterator[Fault]:
@@ -277,6 +285,7 @@ def _translate(config: PrimeConfig, name: str | None) -> spec.TrainSpec:
         schedule=_schedule(config),
         clip_norm=config.optim.max_norm,
         checkpoints=_checkpoints(config),
+        validation=_validation(config),
         resume=_resume(config),
         devices=_devices(config),
         seed=config.seed,
@@ -288,6 +297,10 @@ def _translate(config: PrimeConfig, name: str | None) -> spec.TrainSpec:
 def _data(data: SourceData | FakeData) -> spec.SourceData | spec.FakeData:
     if isinstance(data, FakeData):
         return spec.FakeData(length=data.length, tokens=data.input_ids, seed=data.seed)
+    return _source(data)
+
+
+def _source(data: SourceData) -> spec.SourceData:
     assert data.name is not None  # refused above
     return spec.SourceData(
         path=data.name,
@@ -305,6 +318,15 @@ def _data(data: SourceData | FakeData) -> spec.SourceData | spec.FakeData:
         allow_control_tokens=data.allow_control_tokens,
         images_per_message=data.max_images_per_message,
     )
+
+
+def _validation(config: PrimeConfig) -> spec.Validation | None:
+    wish = config.val
+    if wish is None:
+        return None
+    row_tokens = wish.data.seq_len if "seq_len" in wish.data.model_fields_set else config.data.seq_len
+    source = _source(wish.data).model_copy(update={"shuffle": False})
+    return spec.Validation(data=source, row_tokens=row_tokens, every_steps=wish.interval, at_start=wish.eval_on_start)
 
 
 def _epochs(config: PrimeConfig) -> float | None:
@@ -410,6 +432,8 @@ def _explain(config: PrimeConfig, document: Document) -> Iterator[str]:
         )
     if isinstance(config.data, SourceData):
         yield from _explain_mixing(config.data)
+    if config.val and "seq_len" not in config.val.data.model_fields_set:
+        yield f"val.data.seq_len is absent: it is data.seq_len = {config.data.seq_len}; prime-rl would take 128."
 
 
 def _explain_mixing(data: SourceData) -> Iterator[str]:

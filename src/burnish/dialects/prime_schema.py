@@ -108,6 +108,23 @@ class SourceData(Data):
     ] = None
 
 
+class ValidationData(SourceData):
+    """As `[data]`, but for what cannot matter where nothing is learnt."""
+
+    batch_size: Annotated[Count, NoEffect("validation reads every row each time, one after the other")] = 128
+    micro_batch_size: Annotated[Count, NoEffect("validation reads every row each time, one after the other")] = 1
+    shuffle: Annotated[bool, NoEffect("validation reads every row each time, so their order is no matter")] = True
+    seed: Annotated[Whole, Obeyed("seed of the draw, with probabilities")] = 0
+
+
+class Validation(Section):
+    interval: Annotated[Count, Obeyed("validate every so many steps, and at the end")] = 50
+    eval_on_start: Annotated[bool, Obeyed("validate before the first step too")] = False
+    data: Annotated[ValidationData, Obeyed("conversations to validate on; required")] = Field(
+        default_factory=ValidationData
+    )
+
+
 # -- optimizer and schedule -------------------------------------------------
 
 
@@ -320,7 +337,7 @@ class PrimeConfig(Section):
     data: Annotated[SourceData | FakeData, Field(discriminator="type"), Obeyed("what is trained on")] = Field(
         default_factory=SourceData
     )
-    val: Annotated[Any, Refused("validation during training is not built", hint="Leave [val] out.")] = None
+    val: Annotated[Validation | None, Obeyed("loss on rows that are not trained on")] = None
     optim: Annotated[AdamW | SGD | Muon | SignSGD, Field(discriminator="type"), Obeyed("the optimizer")] = Field(
         default_factory=AdamW
     )

@@ -121,6 +121,18 @@ class Step(Event):
     """Hash of all token ids and masks that were given to the model up to here, over all ranks."""
 
 
+class Validated(Event):
+    """Loss on the validation data, after `step`; 0 is before the first."""
+
+    kind: Literal["validated"] = "validated"
+    step: int
+    values: dict[str, float]
+    """`val/loss`, `val/perplexity`."""
+    trained_tokens: int
+    """Tokens the loss is a mean over."""
+    seconds: float
+
+
 class Checkpointed(Event):
     kind: Literal["checkpointed"] = "checkpointed"
     step: int
@@ -159,7 +171,7 @@ class Finished(Event):
 
 
 AnyEvent = Annotated[
-    Started | Prepared | Adapted | Step | Checkpointed | CheckpointRemoved | Exported | Finished,
+    Started | Prepared | Adapted | Step | Validated | Checkpointed | CheckpointRemoved | Exported | Finished,
     Field(discriminator="kind"),
 ]
 _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)

@@ -20,6 +20,8 @@ class RunOrder(Frozen):
     """The base model: a Hugging Face folder with safetensors, tokenizer and chat template."""
     data_path: Path | None = None
     """The file or folder that `spec.data.path` resolved to; None for made-up data."""
+    validation_path: Path | None = None
+    """The same for `spec.validation.data.path`."""
     resume_from: Path | None = None
     """A checkpoint of another run to start from. The run's own newest whole checkpoint goes first."""
     store_directory: Path

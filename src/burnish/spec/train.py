@@ -244,6 +244,17 @@ class Checkpoints(Frozen):
     """Delete all but the newest this many; None keeps all."""
 
 
+class Validation(Frozen):
+    """Loss on rows that are not trained on: all of them, each time."""
+
+    data: SourceData
+    row_tokens: Count = 2048
+    every_steps: Count = 50
+    """And once more at the end."""
+    at_start: bool = False
+    """Before the first step too."""
+
+
 class Resume(Frozen):
     """Start from a checkpoint: the newest whole one under this run, or the named one."""
 
@@ -277,6 +288,7 @@ class TrainSpec(Frozen):
     schedule: Schedule = Constant()
     clip_norm: Positive | None = 1.0
     checkpoints: Checkpoints | None = None
+    validation: Validation | None = None
     resume: Resume | None = None
     devices: Devices = Devices()
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"

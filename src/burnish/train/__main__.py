@@ -16,12 +16,13 @@ from threading import Thread
 from types import ModuleType
 
 from burnish.data import stream
-from burnish.data.prepare import PreparedData, prepare_data, row_loader
+from burnish.data.prepare import PreparedData, prepare_data, row_loader, validation_spec
 from burnish.errors import BurnishError, PlanError, VolumeFull
 from burnish.run.directory import CheckpointDirectory, RunDirectory
 from burnish.run.events import EventWriter, Finished, Prepared, Started, Step, read_events
 from burnish.run.order import RunOrder, read_order
 from burnish.run.plan import Horizon, plan_horizon
+from burnish.spec.train import TrainSpec
 from burnish.train.console import say
 from burnish.train.job import Job, compute_dtype
 from burnish.train.machine import device_name, settle_process
@@ -62,17 +63,28 @@ def _run(run: RunDirectory, diary: EventWriter, stop: StopSignal) -> None:
         settle_process()
         start = _open_run(run, order, diary)
         engine = _import_beside("burnish.train.loop", *(["burnish.train.adapter"] if order.spec.lora else []))
-        data = prepare_data(
-            order.spec,
-            model_directory=order.model_directory,
-            data_path=order.data_path,
-            store_directory=order.store_directory,
-            say=lambda text: say("INFO", text),
-        )
+        data, validation = _prepare(order)
         horizon = plan_horizon(order.spec, rows_per_epoch=data.rows_per_epoch)
         _tell_data(order, data, horizon, diary)
         loop = engine.result()
-    loop.train(Job(order, run, data, horizon, start, diary, stop, say))
+    loop.train(Job(order, run, data, validation, horizon, start, diary, stop, say))
+
+
+def _prepare(order: RunOrder) -> tuple[PreparedData, PreparedData | None]:
+    """The rows to train on, and those to validate on."""
+
+    def prepare(spec: TrainSpec, path: Path | None, what: str) -> PreparedData:
+        return prepare_data(
+            spec,
+            model_directory=order.model_directory,
+            data_path=path,
+            store_directory=order.store_directory,
+            say=lambda text: say("INFO", what + text),
+        )
+
+    data = prepare(order.spec, order.data_path, "")
+    held_out = validation_spec(order.spec)
+    return data, prepare(held_out, order.validation_path, "Validation: ") if held_out else None
 
 
 def _read_order(run: RunDirectory) -> RunOrder:

@@ -20,6 +20,7 @@ class Job:
     order: RunOrder
     run: RunDirectory
     data: PreparedData
+    validation: PreparedData | None
     horizon: Horizon
     start: CheckpointDirectory | None
     """A whole checkpoint to go on from."""

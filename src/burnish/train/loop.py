@@ -14,7 +14,7 @@ from burnish.data import stream
 from burnish.data.loader import Batch, RowLoader
 from burnish.data.prepare import row_loader
 from burnish.errors import ModelError, PlanError, RunError
-from burnish.run.events import Adapted, Finished, Step
+from burnish.run.events import Adapted, Finished, Step, Validated
 from burnish.run.plan import learning_rate_at
 from burnish.spec.model_facts import ModelFacts, read_model_facts
 from burnish.train import optim
@@ -25,6 +25,7 @@ from burnish.train.machine import memory_bytes, peak_memory_bytes
 from burnish.train.meter import Meter, StepReport, peak_flops_of
 from burnish.train.model import Decoder, load_decoder
 from burnish.train.parallel import World, open_world
+from burnish.train.validate import open_rows, validate
 
 _MOST_SKIPPED_IN_A_ROW = 3
 
@@ -51,6 +52,9 @@ def _train(job: Job) -> None:
         meter = open_meter(job, world, decoder)
     keeper = Keeper(job, decoder, optimizer)
     keeper.announce_found()
+    examiner = Examiner(job, world, decoder)
+    if job.order.spec.validation and job.order.spec.validation.at_start and not progress.step:
+        examiner.examine(0)
     skipped_in_a_row = 0
     while progress.step < job.horizon.steps:
         if world.agree(job.stop.asked):
@@ -77,10 +81,32 @@ def _train(job: Job) -> None:
         skipped_in_a_row = skipped_in_a_row + 1 if result.is_skipped else 0
         if skipped_in_a_row == _MOST_SKIPPED_IN_A_ROW:
             raise diverged(step)
+        if examiner.is_due(step):
+            examiner.examine(step)
         if keeper.is_due(step) and step < job.horizon.steps:
             keeper.save(progress)
     keeper.save(progress)
     finish(job, progress, "completed")
+
+
+class Examiner:
+    """When a run is validated, and what is said of it."""
+
+    def __init__(self, job: Job, world: World, decoder: Decoder) -> None:
+        self._job, self._world, self._decoder = job, world, decoder
+        self._rows = open_rows(job.order.spec, job.validation, world) if job.validation else None
+
+    def is_due(self, step: int) -> bool:
+        wish = self._job.order.spec.validation
+        return wish is not None and (step % wish.every_steps == 0 or step == self._job.horizon.steps)
+
+    def examine(self, step: int) -> None:
+        assert self._rows is not None
+        found = validate(self._world, self._decoder, self._rows)
+        self._job.diary.append(
+            Validated(step=step, values=found.values, trained_tokens=found.trained_tokens, seconds=found.seconds)
+        )
+        self._job.say("SUCCESS", f"Validation | Step {step} | Loss {found.loss:.4f} | {found.trained_tokens} tokens")
 
 
 @dataclass(frozen=True)

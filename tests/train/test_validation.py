@@ -1,0 +1,102 @@
+"""Loss on held-out rows: all of them, whatever the packing, and without a trace in what is trained."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from burnish.data.prepare import prepare_data, validation_spec
+from burnish.run.directory import RunDirectory
+from burnish.run.events import Finished, Step, Validated, read_events
+from burnish.run.order import read_order
+from burnish.spec.train import TrainSpec
+from burnish.train.__main__ import main as train
+from burnish.train.model import load_decoder
+from burnish.train.parallel import World
+from burnish.train.validate import open_rows, validate
+
+HELD_OUT = [("Which bird?", "A heron."), ("And there?", "A wren, a lark and a long line of geese."), ("More?", "No.")]
+
+
+@pytest.fixture
+def held_out(tmp_path: Path) -> Path:
+    path = tmp_path / "held-out.jsonl"
+    rows = ([{"role": "user", "content": asked}, {"role": "assistant", "content": said}] for asked, said in HELD_OUT)
+    path.write_text("".join(json.dumps({"messages": row}) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def validated(make_run, held_out: Path):
+    def make(name: str = "volume", every: int = 4, **wishes) -> RunDirectory:
+        wish = {"data": {"path": "held-out.jsonl", "shuffle": False}, "row_tokens": 128, "every_steps": every}
+        start = wishes.pop("at_start", False)
+        return make_run(name, validation={**wish, "at_start": start}, validation_path=held_out, **wishes)
+
+    return make
+
+
+def events_of(run: RunDirectory, kind: type) -> list:
+    return [event for event in read_events(run.diary)[0] if isinstance(event, kind)]
+
+
+def test_a_run_validates_at_the_start_every_few_steps_and_at_the_end(validated, capsys) -> None:
+    run = validated(at_start=True, steps=10)
+    assert train([str(run.root)]) == 0
+    found = events_of(run, Validated)
+    assert [event.step for event in found] == [0, 4, 8, 10]
+    trained = sum(len(said) + 1 for _, said in HELD_OUT)  # every byte and the end of the turn
+    assert {event.trained_tokens for event in found} == {trained}
+    assert found[-1].values["val/loss"] < found[0].values["val/loss"]
+    assert f"Validation | Step 4 | Loss {found[1].values['val/loss']:.4f}" in capsys.readouterr().out
+    assert events_of(run, Finished)[0].outcome == "completed"
+
+
+def test_validating_changes_nothing_that_is_trained(validated, make_run) -> None:
+    watched, plain = validated("watched", every=1), make_run("plain")
+    for run in (watched, plain):
+        assert train([str(run.root)]) == 0
+    losses = [[step.values["loss/mean"] for step in events_of(run, Step)] for run in (watched, plain)]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize(("pack", "rows_per_device"), [(True, 1), (False, 1), (False, 2), (True, 3)])
+def test_the_loss_is_the_mean_over_all_tokens_however_they_are_packed(
+    validated, tiny: Path, tmp_path: Path, held_out: Path, pack: bool, rows_per_device: int
+) -> None:
+    run = validated(rows_per_step=6, rows_per_device=rows_per_device)
+    spec = read_order(run).spec
+    assert spec.validation is not None
+    packed = spec.validation.data.model_copy(update={"pack": pack})
+    spec = spec.model_copy(update={"validation": spec.validation.model_copy(update={"data": packed})})
+    assert _loss(spec, tiny, held_out, tmp_path) == pytest.approx(_by_hand(tiny), rel=1e-5)
+
+
+def _loss(spec: TrainSpec, tiny: Path, held_out: Path, tmp_path: Path) -> float:
+    wish = validation_spec(spec)
+    assert wish is not None
+    place = {"model_directory": tiny, "data_path": held_out, "store_directory": tmp_path / "stores"}
+    world = World(0, 1, 0, 1, torch.device("cpu"), torch.float32)
+    rows = open_rows(spec, prepare_data(wish, **place, say=lambda _: None), world)
+    decoder = load_decoder(tiny, world)
+    before = torch.get_rng_state()
+    outcome = validate(world, decoder, rows)
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(each.grad is None for each in decoder.parameters()) and decoder.training
+    return outcome.loss
+
+
+def _by_hand(tiny: Path) -> float:
+    """Stock transformers, one conversation at a time."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(tiny), AutoTokenizer.from_pretrained(tiny)
+    total, count = 0.0, 0
+    for asked, said in HELD_OUT:
+        prompt = tokenizer.encode(f"<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n")
+        answer = tokenizer.encode(f"{said}<|im_end|>")
+        logits = model(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1]
+        total += torch.nn.functional.cross_entropy(logits.double(), torch.tensor(answer), reduction="sum").item()
+        count += len(answer)
+    return total / count

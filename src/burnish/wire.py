@@ -164,7 +164,9 @@ class RunList(Wire):
 
 
 class MetricsView(Wire):
-    """`GET /runs/{id}/metrics?after_step=0`: every step once, in order; a value that a step lacks is null."""
+    """`GET /runs/{id}/metrics?after_step=-1`: every step once, in order; a value that a step lacks is null.
+
+    Step 0 is there where a run validates before its first."""
 
     steps: list[int]
     series: dict[str, list[float | None]]

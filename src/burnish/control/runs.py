@@ -120,7 +120,7 @@ def delete_run(house: House, run_id: str) -> None:
         house.executor.forget(attempt_key(run_id, number))
 
 
-def read_metrics(house: House, run_id: str, after_step: int = 0) -> MetricsView:
+def read_metrics(house: House, run_id: str, after_step: int = -1) -> MetricsView:
     """Every step after `after_step` once, in order. Sums of what has been used are in the run's view."""
     find_run(house, run_id)
     with house.database.session(writes=False) as session:

@@ -123,7 +123,7 @@ class Runs:
     def delete(self, run_id: str) -> None:
         self._transport.tell("DELETE", path_of("runs", run_id))
 
-    def metrics(self, run_id: str, *, after_step: int = 0) -> MetricsView:
+    def metrics(self, run_id: str, *, after_step: int = -1) -> MetricsView:
         return self._transport.ask(
             MetricsView, "GET", path_of("runs", run_id, "metrics"), params={"after_step": after_step}
         )

@@ -211,7 +211,7 @@ async function look() {
 
 async function readCurve(run) {
   if (run.attempt !== seen.attempt) Object.assign(seen, { attempt: run.attempt, steps: [], losses: [] }); // it may redo steps
-  const metrics = await ask("/metrics", { after_step: seen.steps.at(-1) ?? 0 });
+  const metrics = await ask("/metrics", { after_step: seen.steps.at(-1) ?? -1 });
   seen.steps.push(...metrics.steps);
   seen.losses.push(...(metrics.series["loss/mean"] ?? metrics.steps.map(() => null)));
   if (metrics.steps.length) drawCurve();

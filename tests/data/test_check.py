@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from burnish.data.prepare import prepare_data
 from burnish.data.proof import prove_sample
 from burnish.errors import DataError
 from burnish.run.report import CheckReport, LedgerReport
-from burnish.spec.train import FakeData, Linear, LossMask, SourceData, TrainSpec
+from burnish.spec.train import FakeData, Linear, LossMask, SourceData, TrainSpec, Validation
 
 
 def chat(asked: str, answer: str) -> dict:
@@ -310,6 +311,35 @@ def test_a_template_that_rewrites_earlier_turns_is_refused(under_template):
 
 
 # -- what rows say ------------------------------------------------------------------
+
+
+def _with_validation(bench, name: str = "held-out.jsonl"):
+    wish = Validation(data=SourceData(path=name, shuffle=False), row_tokens=512)
+    spec = bench.spec(row_tokens=512).model_copy(update={"validation": wish})
+    return spec, replace(bench.setting, data_path=bench.data / "train.jsonl", validation_path=bench.data / name)
+
+
+def test_rows_shared_with_the_validation_data_are_found(bench):
+    bench.write([chat("one", "first answer"), chat("two", "second answer")])
+    bench.write([chat("three", "third answer"), chat("two", "second answer")], "held-out.jsonl")
+    ledger = check_config(*_with_validation(bench)).ledger
+    assert ledger is not None
+    [shared] = ledger.shared
+    assert (shared.split, shared.rows, shared.exact) == ("[val]", 2, 1)
+    assert shared.first[0].row == "held-out.jsonl:2" and shared.first[0].earlier == "train.jsonl:2"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"), [([], "has no rows"), (["{"], "held-out.jsonl:1"), (None, "does not exist")]
+)
+def test_validation_data_that_cannot_be_read_is_refused_as_such(bench, lines, said: str):
+    bench.write([chat("one", "first answer")])
+    if lines is not None:
+        bench.write(lines, "held-out.jsonl")
+    report = check_config(*_with_validation(bench))
+    [refused] = report.refusals
+    assert said in refused.message
+    assert report.ledger is not None  # the rest is looked at all the same
 
 
 def test_rows_shared_with_the_validation_split_are_found(bench):

@@ -39,7 +39,9 @@ def get_run(request: Request, house: GivenHouse, run_id: str) -> RunDetail:
 
 
 @watched.get("/{run_id}/metrics")
-def read_metrics(house: GivenHouse, run_id: str, after_step: Annotated[int, Query(ge=-1, le=2**53)] = -1) -> MetricsView:
+def read_metrics(
+    house: GivenHouse, run_id: str, after_step: Annotated[int, Query(ge=-1, le=2**53)] = -1
+) -> MetricsView:
     return control.read_metrics(house, run_id, after_step)
 
 

@@ -89,6 +89,7 @@ def _make_order(home: Home, reading: Reading, place: Place, run_id: str) -> RunO
         layout=layout,
         model_directory=setting.model_directory,
         data_path=setting.data_path,
+        validation_path=setting.validation_path,
         resume_from=resume_from,
         store_directory=setting.store_directory,
     )

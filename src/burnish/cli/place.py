@@ -17,7 +17,7 @@ from burnish.literals import check_volume_name
 from burnish.models.cache import ModelCache
 from burnish.models.folder import inspect_folder
 from burnish.run.targets import count_adapter_parameters
-from burnish.spec.train import SourceData, TrainSpec
+from burnish.spec.train import Data, SourceData, TrainSpec
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ def find_setting(home: Home, spec: TrainSpec, place: Place) -> Setting:
     model = inspect_folder(_model_directory(home, spec.model))
     return Setting(
         model_directory=model.directory,
-        data_path=_data_path(spec, place),
+        data_path=_path_of(spec.data, place),
+        validation_path=_path_of(spec.validation.data, place) if spec.validation else None,
         store_directory=home.stores.resolve(),
         device=slots[0].kind if slots else "cpu",
         offered=len(slots),
@@ -63,9 +64,9 @@ def _model_directory(home: Home, name: str) -> Path:
     return folder.resolve() if folder else ModelCache(home.models).find(name).directory.resolve()
 
 
-def _data_path(spec: TrainSpec, place: Place) -> Path | None:
-    if not isinstance(spec.data, SourceData):
+def _path_of(data: Data, place: Place) -> Path | None:
+    if not isinstance(data, SourceData):
         return None
     if place.is_volume:
-        return place_on_volume(place.root, spec.data.path)
-    return (place.root / Path(spec.data.path).expanduser()).resolve()
+        return place_on_volume(place.root, data.path)
+    return (place.root / Path(data.path).expanduser()).resolve()

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from burnish.control.catalog import model_directory
 from burnish.control.house import House
-from burnish.control.places import place_on_volume, run_directory
+from burnish.control.places import run_directory
 from burnish.control.private import read_environment
 from burnish.control.resume import find_resume_point
+from burnish.control.submission import path_on
 from burnish.control.tables import AttemptRow, RunRow
 from burnish.control.views import read_spec
 from burnish.control.volumes import room_left, volume_root
@@ -20,7 +21,6 @@ from burnish.executors.base import Program
 from burnish.run.directory import RunDirectory
 from burnish.run.order import RunOrder, write_order
 from burnish.run.plan import Layout
-from burnish.spec.train import Data, SourceData
 
 _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"),
@@ -77,16 +77,12 @@ def _write_down(house: House, run: RunRow, directory: RunDirectory) -> RunOrder:
         spec=spec,
         layout=Layout.model_validate(run.layout),
         model_directory=model_directory(house, spec.model),
-        data_path=_on_volume(root, spec.data),
-        validation_path=_on_volume(root, spec.validation.data) if spec.validation else None,
+        data_path=path_on(root, spec.data),
+        validation_path=path_on(root, spec.validation.data) if spec.validation else None,
         resume_from=find_resume_point(spec, root),
         store_directory=house.home.stores,
         volume_bytes_free=None if run.volume is None else room_left(house, run.volume),
     )
-
-
-def _on_volume(root: Path | None, data: Data) -> Path | None:
-    return place_on_volume(root, data.path) if root is not None and isinstance(data, SourceData) else None
 
 
 def _write_whole(path: Path, text: str) -> None:

@@ -20,7 +20,7 @@ from burnish.models.folder import inspect_folder
 from burnish.run.plan import Layout, plan_layout
 from burnish.run.report import CheckReport
 from burnish.run.targets import count_adapter_parameters
-from burnish.spec.train import SourceData, TrainSpec
+from burnish.spec.train import Data, SourceData, TrainSpec
 from burnish.wire import SubmitRequest
 
 _LONGEST_NAME = 200
@@ -53,7 +53,7 @@ def check_request(house: House, request: SubmitRequest) -> Accepted:
 
 def choose_volume(spec: TrainSpec, volume: str | None) -> str | None:
     """`VolumeError` where the data is on one and none is named."""
-    if volume is None and isinstance(spec.data, SourceData):
+    if volume is None and (isinstance(spec.data, SourceData) or spec.validation):
         raise VolumeError(
             "data.name requires `--volume <name>`. Create a volume with `burnish volumes create <name>`, "
             "then rerun `burnish train <config> --volume <name>`."
@@ -69,7 +69,8 @@ def find_setting(house: House, spec: TrainSpec, volume: str | None) -> Setting:
     slots = house.executor.capacity()
     return Setting(
         model_directory=Path(model.directory),
-        data_path=_data_path(spec, root),
+        data_path=path_on(root, spec.data),
+        validation_path=path_on(root, spec.validation.data) if spec.validation else None,
         store_directory=house.home.stores,
         device=slots[0].kind if slots else "cpu",
         offered=len(slots),
@@ -106,5 +107,6 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _data_path(spec: TrainSpec, root: Path | None) -> Path | None:
-    return place_on_volume(root, spec.data.path) if root is not None and isinstance(spec.data, SourceData) else None
+def path_on(root: Path | None, data: Data) -> Path | None:
+    """Where data lies on the volume at `root`; None for made-up data."""
+    return place_on_volume(root, data.path) if root is not None and isinstance(data, SourceData) else None

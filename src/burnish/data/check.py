@@ -49,6 +49,7 @@ _TOLD_ROWS = 512
 _SMALL_BYTES = 32 << 20
 _SUBMISSION_ROWS = 2_000
 _SUBMISSION_NEAR_SECONDS = 2.0
+_VALIDATION = "In the validation data: "
 
 OnProgress = Callable[[str, int, int | None], None]
 """What is done now, how many rows of it, and of how many if that is known."""
@@ -66,6 +67,7 @@ class Setting:
     """Devices there are, where that is known."""
     parameters: int
     model_bytes: int
+    validation_path: Path | None = None
     adapter_parameters: int = 0
     """What adapters would train, where the config asks for them."""
 
@@ -100,8 +102,10 @@ def check_config(
     check.plan()
     if isinstance(spec.data, FakeData):
         check.look_at_made_up_rows()
+        check.look_at_held_out_rows()
     else:
         check.prove(spec.data, proof_rows)
+        check.look_at_held_out_rows()
         on_proof(check.report)
         check.count(spec.data)
     return check.report
@@ -125,6 +129,7 @@ def first_look(spec: TrainSpec, setting: Setting, *, proof_rows: int = PROOF_ROW
     check.plan()
     if isinstance(spec.data, SourceData):
         check.prove(spec.data, proof_rows)
+    check.look_at_held_out_rows()
     return check.report
 
 
@@ -166,6 +171,16 @@ class _Check:
             self._add(proof=proof)
             self._refuse(*faults)
 
+    def look_at_held_out_rows(self) -> None:
+        """What the first rows of the validation data show to be wrong."""
+        wish = self.spec.validation
+        if wish is None:
+            return
+        with self._refusing():
+            renderer = load_data_renderer(self.spec, wish.data, self.setting.model_directory)
+            _, faults = _prove_first(wish.data, self.setting.validation_path or Path(wish.data.path), renderer, 0)
+            self._refuse(*(_of_validation(fault) for fault in faults))
+
     def count(self, data: SourceData) -> None:
         if self._renderer is None:
             return
@@ -203,7 +218,7 @@ class _Check:
         counted = data.model_copy(update={"overflow": "drop"}) if data.overflow == "error" else data
         prepared = pack_data(self.spec, counted, store)
         # What the first rows showed of bad rows is told again, of all of them.
-        self._add(refusals=[each for each in self.report.refusals if " rows cannot be used: " not in each.message])
+        self._add(refusals=[each for each in self.report.refusals if not _is_of_bad_rows(each.message)])
         self._refuse(*find_refusals(self.spec, data, store, prepared.facts))
         faults = _judge_masks(store, renderer, self.on_progress)
         self._refuse(*self._mask_refusals(data, renderer, store, faults))
@@ -257,7 +272,17 @@ class _Check:
 
         path = self._path(data)
         rows = _conversations(data, path, self.rows)
-        return audit_rows(rows, _other_splits(data, path, self.rows), near_seconds=self.near_seconds, on_row=tell)
+        return audit_rows(rows, self._held_out(data, path), near_seconds=self.near_seconds, on_row=tell)
+
+    def _held_out(self, data: SourceData, path: Path) -> Iterator[tuple[str, Iterator[Conversation]]]:
+        """What is to be unknown to the model: the validation data, and splits that are not trained on."""
+        wish = self.spec.validation
+        if wish is None:
+            yield from _other_splits(data, path, self.rows)
+            return
+        place = self.setting.validation_path or Path(wish.data.path)
+        if _has(wish.data, place):
+            yield "[val]", _conversations(wish.data, place, self.rows)
 
     def _path(self, data: SourceData) -> Path:
         return self.setting.data_path or Path(data.path)
@@ -340,6 +365,14 @@ def _judge_masks(store: TokenStore, renderer: ChatRenderer, on_progress: OnProgr
         if sample % _TOLD_ROWS == 0:
             on_progress("Checking masks", sample, len(store))
     return count
+
+
+def _is_of_bad_rows(message: str) -> bool:
+    return " rows cannot be used: " in message and not message.startswith(_VALIDATION)
+
+
+def _of_validation(fault: DataError) -> DataError:
+    return DataError(f"{_VALIDATION}{fault.message}", hint=fault.hint)
 
 
 def _doubled_opening(where: str, count: int, token: str) -> DataError:

@@ -376,6 +376,20 @@ def test_no_secret_is_told_in_full(bench):
     ]
 
 
+def test_a_reason_that_quotes_the_row_covers_what_is_private_in_it(bench):
+    bench.write([{"messages": [{"role": SECRETS[0], "content": "x"}]}])
+    report = bench.check()
+    assert "unknown role" in report.refusals[0].message and SECRETS[0] not in report.model_dump_json()
+
+
+def test_of_an_endless_row_the_beginning_is_proved(bench):
+    bench.write([chat("x" * 200_000, "y")])
+    report = bench.check(row_tokens=300_000)
+    [row] = report.proof
+    assert report.ledger and len(row.token_ids) + row.tokens_left_out == report.ledger.tokens
+    assert len(row.token_ids) == 32_768 and not report.refusals
+
+
 def test_a_report_survives_json(bench):
     bench.write([chat("a", "b"), "42"])
     report = bench.check()

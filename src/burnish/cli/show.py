@@ -173,8 +173,9 @@ class CheckScreen:
         coloured = self._console.is_terminal and not self._console.no_color
         self._console.print(_legend(coloured))
         for row in rows:
-            trained = sum(row.trained)
-            self._console.print(Text(f"\n{row.source}: {len(row.trained):,} tokens, {trained:,} trained", "bold"))
+            count = f"{len(row.trained):,} tokens, {sum(row.trained):,} trained"
+            more = f"; {row.tokens_left_out:,} more are not shown" if row.tokens_left_out else ""
+            self._console.print(Text(f"\n{row.source}: {count}{more}", "bold"))
             shown = _proof_text(row, coloured=coloured)
             end = "" if shown.plain.endswith("\n") else "\n"
             self._console.print(shown, soft_wrap=not self._console.is_terminal, end=end)

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from burnish.data.private_text import cover_private
 from burnish.errors import DataError
 
 SHOWN_BAD_ROWS = 10
@@ -49,7 +50,8 @@ class Ledger:
     def drop_bad(self, row: BadRow) -> None:
         self.drop("bad row")
         if len(self.bad_rows) < SHOWN_BAD_ROWS:
-            self.bad_rows.append(row)
+            # A reason may quote the row, and is told to people, logs and databases.
+            self.bad_rows.append(BadRow(row.where, cover_private(row.reason)))
 
     def recall(self, row: BadRow) -> None:
         """A row that was counted as used turns out to be bad."""

@@ -17,6 +17,8 @@ from burnish.spec.train import LossMask
 
 Decode = Callable[[Sequence[int]], str]
 
+_MOST_TOKENS = 32_768
+"""Of a sample; each is decoded by itself."""
 _LONGEST_LETTER_TOKENS = 8
 """More tokens than one letter ever takes: what still does not decode then is no letter."""
 _BETWEEN = 3
@@ -26,10 +28,10 @@ _BETWEEN = 3
 def prove_sample(renderer: ChatRenderer, pieces: list[Piece], source: str) -> ProofRow:
     """Every token of a sample with whether it is trained; the text is what the tokens decode to.
 
-    What looks private in it is covered, letter by letter.
+    What looks private in it is covered, letter by letter. Of a very long sample, its beginning.
     """
     encoded = renderer.encode([pieces])
-    ids, mask = encoded.token_ids.tolist(), encoded.loss_mask.tolist()
+    ids, mask = encoded.token_ids[:_MOST_TOKENS].tolist(), encoded.loss_mask[:_MOST_TOKENS].tolist()
     text, ends = _spell(ids, renderer.decode)
     roles = _roles(renderer, pieces, ids, ends)
     text = cover_private(text)
@@ -38,7 +40,8 @@ def prove_sample(renderer: ChatRenderer, pieces: list[Piece], source: str) -> Pr
         end = [end for _, _, end in group][-1]
         shown.append(ProofPiece(text=text[start:end], trained=bool(trained), role=role))
         start = end
-    return ProofRow(source=source, token_ids=ids, trained=mask, pieces=shown, token_ends=ends)
+    left_out = len(encoded.token_ids) - len(ids)
+    return ProofRow(source=source, token_ids=ids, trained=mask, pieces=shown, token_ends=ends, tokens_left_out=left_out)
 
 
 def lost_turn(conversation: Conversation, trained_texts: Sequence[str], loss_mask: LossMask) -> int | None:
@@ -143,8 +146,8 @@ def _spell(ids: list[int], decode: Decode) -> tuple[str, list[int]]:
 def _roles(renderer: ChatRenderer, pieces: list[Piece], ids: list[int], ends: list[int]) -> list[str]:
     """Of each token, whose turn it is part of."""
     apart = renderer.encode([[piece] for piece in pieces])
-    if apart.token_ids.tolist() == ids:
-        owners = np.repeat(np.arange(len(pieces)), apart.lengths)
+    if apart.token_ids[: len(ids)].tolist() == ids:
+        owners = np.repeat(np.arange(len(pieces)), apart.lengths)[: len(ids)]
     else:
         edges = np.cumsum([len(piece.text) for piece in pieces])
         owners = np.searchsorted(edges, np.array(ends) - 1, side="right").clip(max=len(pieces) - 1)

@@ -233,6 +233,26 @@ def test_every_variant_learns(tiny: Path, world: World, make_batch, wish: dict) 
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.parametrize("wish", [{}, {"use_dora": True}, {"quantize": "nf4"}])
+def test_frozen_weights_in_bfloat16_compute_close_to_float32(make_run, wish: dict) -> None:
+    losses = []
+    for dtype in ("float32", "bfloat16"):
+        run = make_run(dtype, dtype=dtype, steps=4, lora={"rank": 4} | wish)
+        assert train(run) == 0, the_end(run)
+        losses.append([loss for _, loss in losses_of(run)])
+    assert losses[0] == pytest.approx(losses[1], rel=3e-3)
+    assert losses[0] != losses[1]
+
+
+def test_experts_learn_in_bfloat16(make_run, tiny: Path, tmp_path: Path) -> None:
+    base = shutil.copytree(tiny, tmp_path / "mixture")
+    mixture().save_pretrained(base)
+    run = make_run(model=base, dtype="bfloat16", steps=4, lora={"rank": 4}, optimizer=QUICK)
+    assert train(run) == 0, the_end(run)
+    losses = [loss for _, loss in losses_of(run)]
+    assert losses[-1] < losses[0]
+
+
 # -- whole runs -------------------------------------------------------------
 
 

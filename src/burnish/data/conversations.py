@@ -196,6 +196,14 @@ def _message(turn: Any, place: str, pictures: _Pictures) -> Message:
         raise RowFault(f"{place} is {_kind(turn)}, not an object with role and content")
     named = turn.get("role") or turn.get("from")
     role = ROLES.get(named) if isinstance(named, str) else None
+    if (
+        role
+        and turn.keys() == _PLAIN
+        and isinstance(turn["content"], str)
+        and named != "function_call"
+        and not pictures.placed_in_text
+    ):
+        return Message(role, turn["content"])
     if role is None:
         found = "has no role" if named is None else f"has the unknown role {repr(named)[:60]}"
         raise RowFault(f"{place} {found} (known are {', '.join(ROLES)})")
@@ -221,6 +229,10 @@ def _message(turn: Any, place: str, pictures: _Pictures) -> Message:
         call_id=label(turn, "tool_call_id", "id") if role == "tool" else "",
         tool_name=label(turn, "name") if role == "tool" else "",
     )
+
+
+_PLAIN = {"role", "content"}
+"""What most turns hold, so that there is nothing more to look for; millions of them are read."""
 
 
 def _said(turn: dict[str, Any], place: str) -> Any:

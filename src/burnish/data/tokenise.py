@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -170,12 +171,16 @@ def _fill_beside(fill: _Fill, chunks: Iterable[list[Written]]) -> None:
             under_way.result()
 
 
+_TEXT_OF = itemgetter(0)
+"""Of a piece; `piece.text` takes three times as long, for tens of millions of pieces."""
+
+
 def _chunks(written: Iterable[Written]) -> Iterator[list[Written]]:
     chunk: list[Written] = []
     letters = 0
     for each in written:
         chunk.append(each)
-        letters += sum(len(piece.text) for piece in each.pieces)
+        letters += sum(map(len, map(_TEXT_OF, each.pieces)))
         if letters >= _CHUNK_LETTERS:
             yield chunk
             chunk, letters = [], 0

@@ -1,5 +1,6 @@
 """What a renderer writes: pieces of text, each with whether it is trained, in one go so that the two cannot drift."""
 
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from burnish.data.conversations import Conversation, Image, Message
@@ -17,6 +18,7 @@ class Piece(NamedTuple):
     """The image whose tokens these are; never trained, never cut in two."""
 
 
+@lru_cache(maxsize=4096)  # there are few, and they are asked for in every turn
 def control(text: str, role: str = "", trained: bool = False) -> Piece:
     """Words of the renderer's own."""
     return Piece(text, trained, True, role)

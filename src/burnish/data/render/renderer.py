@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -107,7 +108,7 @@ class ChatRenderer:
             count=len(pieces),
         )
         ids, lengths = joined([self._encode_words(list(texts)), self._encode_controls(list(controls)[::-1])])
-        flags = np.fromiter((piece[1] for piece in pieces), np.uint8, count=len(pieces))
+        flags = np.fromiter(map(itemgetter(1), pieces), np.uint8, count=len(pieces))
         counts = np.fromiter(map(len, conversations), np.int64, count=len(conversations))
         sizes = lengths[place]
         starts = (np.cumsum(lengths) - lengths)[place] - (np.cumsum(sizes) - sizes)

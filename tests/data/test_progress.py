@@ -13,7 +13,8 @@ import pytest
 
 from burnish.data import tokenise
 from burnish.data.prepare import prepare_data
-from burnish.spec.train import SourceData, TrainSpec
+from burnish.data.render import bpe, vocabulary
+from burnish.spec.train import Renderer, SourceData, TrainSpec
 
 Steps = list[tuple[int, int, int, int]]
 
@@ -102,3 +103,27 @@ def test_a_million_rows_more_cost_less_than_a_gigabyte(tiny, tmp_path):
         peaks.append(int(subprocess.run(ran, check=True, capture_output=True, text=True).stdout))
     # Bytes per row: where it lies, how long it is, its digest, and the sorting of all that into packed rows.
     assert (peaks[1] - peaks[0]) / 80_000 < 700
+
+
+def test_cores_and_chunks_change_no_byte_of_the_store(bpe_folder, tmp_path, monkeypatch):
+    path = tmp_path / "train.jsonl"
+    path.write_text(rows(2000))
+    stores = []
+    for cores, block, chunk in ((1, 1 << 19, 1 << 30), (4, 1000, 1 << 30), (3, 700, 9000)):
+        monkeypatch.setattr(bpe.os, "cpu_count", lambda cores=cores: cores)
+        monkeypatch.setattr(bpe, "_BLOCK_LETTERS", block)
+        monkeypatch.setattr(vocabulary, "_MANY_LETTERS", 0)
+        monkeypatch.setattr(tokenise, "_CHUNK_LETTERS", chunk)
+        prepare_data(
+            TrainSpec(
+                model="own", data=SourceData(path=str(path)), steps=1, renderer=Renderer(name="chatml"), row_tokens=64
+            ),
+            model_directory=bpe_folder(None),
+            data_path=None,
+            store_directory=tmp_path / f"store-{cores}",
+            say=lambda said: None,
+        )
+        (folder,) = (tmp_path / f"store-{cores}").iterdir()
+        stores.append({file.name: file.read_bytes() for file in folder.iterdir()})
+    assert stores[0] == stores[1] == stores[2]
+    assert len(stores[0]["tokens.u32"]) > 100_000

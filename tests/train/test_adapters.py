@@ -18,7 +18,9 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
+    GptOssConfig,
     PreTrainedModel,
+    Qwen2MoeConfig,
     Qwen3Config,
     Qwen3MoeConfig,
 )
@@ -28,7 +30,7 @@ from burnish.run.events import Adapted, Exported
 from burnish.spec.model_facts import read_model_facts
 from burnish.spec.train import AdamW, Lora
 from burnish.train import optim
-from burnish.train.adapter import Adapter
+from burnish.train.adapter import Adapter, merged_weight
 from burnish.train.adapters import adapt, adapted_layers
 from burnish.train.generate import ChatModel
 from burnish.train.loop import take_step
@@ -36,6 +38,7 @@ from burnish.train.meter import StepReport, useful_flops
 from burnish.train.model import Decoder, load_decoder
 from burnish.train.parallel import World
 
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 PROBE = torch.arange(40)[None]
 QUICK = {"kind": "adamw", "learning_rate": 1e-2}
 
@@ -60,10 +63,46 @@ def qwen3() -> PreTrainedModel:
 
 def mixture(**changes: Any) -> PreTrainedModel:
     """A tiny mixture of experts, whose experts are one weight per layer."""
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "moe_intermediate_size": 16, "vocab_size": 260, "head_dim": 8}
-    counts = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "num_experts": 4}
+    sizes: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "moe_intermediate_size": 16,
+        "vocab_size": 260,
+        "head_dim": 8,
+    }
+    counts: dict[str, Any] = {
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_experts": 4,
+    }
     torch.manual_seed(1)
     return _from_config(Qwen3MoeConfig(**sizes, **counts, num_experts_per_tok=2, **changes))
+
+
+def shared_mixture() -> PreTrainedModel:
+    """One whose tokens all pass through a dense expert as well."""
+    sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "moe_intermediate_size": 16, "vocab_size": 260}
+    counts: dict[str, Any] = {
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_experts": 4,
+    }
+    torch.manual_seed(1)
+    return _from_config(Qwen2MoeConfig(**sizes, **counts, num_experts_per_tok=2, shared_expert_intermediate_size=24))
+
+
+def transposed_mixture() -> PreTrainedModel:
+    """One that stores its experts as [experts, in, out]."""
+    sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 24, "vocab_size": 260, "head_dim": 8}
+    counts: dict[str, Any] = {
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_local_experts": 4,
+    }
+    return _from_config(GptOssConfig(**sizes, **counts, num_experts_per_tok=2))
 
 
 def _from_config(config: Any) -> PreTrainedModel:
@@ -145,6 +184,30 @@ def test_every_expert_is_adapted_where_experts_are_one_weight(target_modules: tu
     assert told.modules == {"q_proj": 2, "experts.gate_up_proj": 2, "experts.down_proj": 2}
     experts = 2 * 4 * 8 * ((32 + 2 * 16) + (16 + 32))
     assert told.trainable_parameters == experts + 2 * 8 * (32 + 32)
+
+
+@pytest.mark.parametrize(
+    ("target_modules", "modules"),
+    [
+        (None, {"experts.gate_up_proj", "experts.down_proj", "gate_proj", "up_proj", "down_proj", *ATTENTION}),
+        (("shared_expert",), {"gate_proj", "up_proj", "down_proj"}),
+        (("experts",), {"experts.gate_up_proj", "experts.down_proj"}),
+    ],
+)
+def test_dense_layers_beside_experts_are_adapted_under_their_own_names(target_modules: Any, modules: set[str]) -> None:
+    """peft alone would take `shared_expert.gate_proj` for a weight of the experts."""
+    assert adapt(shared_mixture(), Lora(target_modules=target_modules), seed=0).modules.keys() == modules
+
+
+@pytest.mark.parametrize("make", ["mixture", "shared_mixture", "transposed_mixture"])
+def test_a_merged_weight_is_what_peft_computes_with(make: str) -> None:
+    model = globals()[make]()
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    adapt(model, Lora(rank=4), seed=0)
+    for path, layer in adapted_layers(model):
+        torch.nn.init.normal_(layer.lora_B["default"].get_parameter("weight"))
+        expected = before[path] + layer.get_delta_weight("default")  # type: ignore[operator] (each layer has it)
+        torch.testing.assert_close(merged_weight(layer, before[path]), expected)
 
 
 def test_the_usual_targets_of_a_mixture_hold_its_experts() -> None:
@@ -337,11 +400,12 @@ def _listening(heard: list[Tensor]) -> Any:
     return export_and_hear
 
 
+@pytest.mark.parametrize("make", ["mixture", "shared_mixture"])
 def test_experts_of_one_weight_are_trained_exported_and_merged(
-    make_run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: str
 ) -> None:
     base = shutil.copytree(tiny, tmp_path / "mixture")
-    mixture().save_pretrained(base)
+    globals()[make]().save_pretrained(base)
     ours = []
     monkeypatch.setattr(Adapter, "export", _listening(ours))
     wish = {"rank": 4, "target_modules": ["q_proj", "gate_proj", "up_proj", "down_proj"]}

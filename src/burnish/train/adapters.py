@@ -24,14 +24,18 @@ from burnish.spec.train import USUAL_TARGETS, Lora
 ADAPTER = "default"
 """peft's name for the only adapter there is."""
 
+_TAKEN_FOR_EXPERTS = frozenset(("gate", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"))
+"""In a model of fused experts peft (0.21) reads these names as the experts' weights, which had them in older models;
+dense layers of the same names can only be reached as parameters."""
+
 
 @dataclass(frozen=True)
 class Targets:
     """Paths in the model."""
 
     linears: tuple[str, ...]
-    experts: tuple[str, ...]
-    """Weights of all experts of a layer as one 3-D parameter, which is no module of its own."""
+    weights: tuple[str, ...]
+    """Parameters that are adapted as such: all experts of a layer in one, and layers that peft would take for those."""
     whole: tuple[str, ...]
     """Modules that are trained whole."""
     passed_over: tuple[str, ...]
@@ -55,7 +59,7 @@ def adapt(model: PreTrainedModel, wish: Lora, *, seed: int) -> Adapted:
     _check_adapted(model, targets)
     return Adapted(
         rank=wish.rank,
-        modules=_counts([*targets.linears, *targets.experts]),
+        modules=_counts([*targets.linears, *targets.weights]),
         saved_whole=tuple(_counts(targets.whole)),
         passed_over=targets.passed_over,
         trainable_parameters=sum(each.numel() for each in model.parameters() if each.requires_grad),
@@ -66,6 +70,7 @@ def adapt(model: PreTrainedModel, wish: Lora, *, seed: int) -> Adapted:
 def find_targets(model: PreTrainedModel, wish: Lora) -> Targets:
     """What `wish` names in a model without adapters. Every name must mean something, but for the usual ones."""
     linears, experts = _linears(model), _expert_weights(model)
+    disguised = [path for path in linears if experts and path.rpartition(".")[2] in _TAKEN_FOR_EXPERTS]
     places = {path: (path,) for path in linears} | experts
     everything = places | {path: (path,) for path, _ in model.named_modules()}
     refuse_bad_patterns(wish)
@@ -86,8 +91,11 @@ def find_targets(model: PreTrainedModel, wish: Lora) -> Targets:
             hint=f'Name some in {TARGETS_KEY}, or set it to "all-linear".',
         )
     return Targets(
-        linears=tuple(path for path in linears if path in meant),
-        experts=tuple(path for path in experts if path in meant),
+        linears=tuple(path for path in linears if path in meant and path not in disguised),
+        weights=(
+            *(path for path in experts if path in meant),
+            *(f"{path}.weight" for path in disguised if path in meant),
+        ),
         whole=whole,
         passed_over=passed_over,
     )
@@ -184,9 +192,9 @@ def _unmatched(key: str, missing: Sequence[str], choices: Iterable[str], model: 
 
 def _peft_config(model: nn.Module, wish: Lora, targets: Targets) -> LoraConfig:
     for switch, asked in (("dropout", wish.dropout), ("use_dora", wish.use_dora)):
-        if targets.experts and asked:
+        if targets.weights and asked:
             raise ConfigError(
-                f"model.lora.{switch} cannot be had on experts that are one weight, as {targets.experts[0]} is.",
+                f"model.lora.{switch} cannot be had where experts are one weight, as {targets.weights[0]} is.",
                 hint=f"Leave {switch} out, or name {TARGETS_KEY} without the experts.",
             )
     return LoraConfig(
@@ -195,7 +203,7 @@ def _peft_config(model: nn.Module, wish: Lora, targets: Targets) -> LoraConfig:
         lora_alpha=int(wish.alpha) if wish.alpha.is_integer() else wish.alpha,  # type: ignore[arg-type] (it divides it)
         lora_dropout=wish.dropout,
         target_modules=_shortest(targets.linears, [path for path, _ in model.named_modules()]),
-        target_parameters=_shortest(targets.experts, [path for path, _ in model.named_parameters()], parts=2) or None,
+        target_parameters=_shortest(targets.weights, [path for path, _ in model.named_parameters()], parts=2) or None,
         modules_to_save=_shortest(targets.whole, [path for path, _ in model.named_modules()]) or None,
         use_rslora=wish.use_rslora,
         use_dora=wish.use_dora,
@@ -214,21 +222,21 @@ def _shortest(chosen: Sequence[str], paths: Sequence[str], *, parts: int = 1) ->
 
 def _check_adapted(model: nn.Module, targets: Targets) -> None:
     """`ModelError` unless just the targets have adapters. peft rewrites some names of mixtures of experts itself."""
-    there = {path.removesuffix(".weight") for path, _ in adapted_layers(model)}
-    wanted = {*targets.linears, *targets.experts}
+    there = {path for path, _ in adapted_layers(model)}
+    wanted = {*(f"{path}.weight" for path in targets.linears), *targets.weights}
     if wrong := sorted(wanted ^ there):
         raise ModelError(
             f"peft does not adapt {wrong[0]}{f' and {len(wrong) - 1} more' if len(wrong) > 1 else ''} of "
             f"{type(model).__name__} together with the rest that was asked for.",
-            hint=f"Name fewer in {TARGETS_KEY}: attention and experts, without dense layers of the same names.",
+            hint=f"Name fewer in {TARGETS_KEY}: attention alone, or the experts alone.",
         )
 
 
 def _counts(paths: Iterable[str]) -> dict[str, int]:
-    """By the last part of the path; of fused experts the last two."""
+    """By the module's own name; of fused experts with `experts` before it."""
     counts: dict[str, int] = {}
     for path in paths:
-        *above, last = path.split(".")
+        *above, last = path.removesuffix(".weight").split(".")
         name = f"experts.{last}" if above and above[-1] == "experts" else last
         counts[name] = counts.get(name, 0) + 1
     return counts

@@ -42,3 +42,7 @@ bench: setup
 	$(BIN)/python bench/startup.py .cache/prime/bin/prime
 	$(BIN)/python bench/dispatch.py
 	$(BIN)/python bench/trainer.py
+	$(PYTHON) -m venv .cache/trl
+	.cache/trl/bin/pip install --quiet torch==2.13.0 trl datasets
+	PYTHONPATH=demo:tests $(BIN)/python -c "import fetch; fetch.fetch_qwen3()"
+	$(BIN)/python bench/preparation.py .cache/trl/bin/python .cache/qwen3

@@ -155,12 +155,19 @@ def started_run(at, name: str) -> str | None:
 def test_following_a_run_that_fails_exits_with_1_and_says_why(at):
     at.run("volumes", "create", "research", "--size", "10Mi")
     row = '{"messages": [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": "4"}]}\n'
-    at.write("bad/train.jsonl", row * 40 + '{"messages": 7}\n')
+    at.write("bad/train.jsonl", row * 40)
     at.run("volumes", "put", "research", "bad", "/datasets/bad")
     at.write("doomed.toml", config().replace('type = "fake"', 'name = "datasets/bad"'))
-    done = at.run("train", "doomed.toml", "--volume", "research", "--follow", "--json", code=1)
-    run = RunDetail.model_validate_json(done.stdout)
-    assert run.status == "FAILED" and "train.jsonl:41" in run.reason
-    assert f"Run {run.id} FAILED\n  Reason: {run.reason}\n" in done.stderr
+    at.write("long.toml", config(steps=100_000))
+    before = at.json("train", "long.toml")["id"]
+    waiting = at.start("train", "doomed.toml", "--volume", "research", "--follow", "--json")
+    at.wait_for(lambda: at.json("train", "list")["runs"][0]["id"] != before)
+    # What was sound at submission is not when its turn comes.
+    (at.home.volume("research") / "datasets/bad/train.jsonl").write_text(row + '{"messages": 7}\n')
+    at.run("train", "stop", before)
+    out, err = waiting.communicate(timeout=120)
+    run = RunDetail.model_validate_json(out)
+    assert waiting.returncode == 1 and run.status == "FAILED" and "train.jsonl:2" in run.reason
+    assert f"Run {run.id} FAILED\n  Reason: {run.reason}\n" in err
     shown = at.run("train", "get", run.id).stdout
     assert f"\n  Status: FAILED\n  Reason: {run.reason}\n" in shown

@@ -66,6 +66,7 @@ def test_a_target_that_means_nothing_is_refused_before_anything_is_dispatched(at
     assert [run["id"] for run in at.json("train", "list")["runs"]] == [run_id]
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_the_merged_model_and_not_from_the_adapter(at, run_id):
     at.write("again.toml", config(model=f"peft:burnish/tiny:{run_id}"))
     refused = at.run("train", "again.toml", code=1).stderr
@@ -86,4 +87,7 @@ def test_an_adapter_of_a_local_model_is_talked_to_without_a_server(terminal):
     folder = HereView(**json.loads(done.stdout)).model_directory or ""
     assert (Path(folder) / "adapter_config.json").is_file()
     assert terminal.json("chat", folder, *CHAT)["reply"] is not None
+    terminal.write("again.toml", config(model=folder))
+    refused = terminal.run("train", "again.toml", "--here", code=1).stderr
+    assert "is an adapter, and a run starts from a whole model" in refused
     assert not terminal.home.server.exists()

@@ -1,16 +1,19 @@
 """The catalogue is the cache's models and what runs have made, for as long as their files are there."""
 
+import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from stored_runs import add_run
 
 from burnish.control.catalog import add_model, get_model, list_models, model_directory, remove_model
 from burnish.control.house import House
 from burnish.control.tables import ExportRow
 from burnish.errors import Conflict, ModelError, NotFound
-from burnish.literals import full_model_id, new_run_id
+from burnish.literals import adapter_model_id, full_model_id, new_run_id
 from burnish.models.tiny import build_tiny
 from burnish.run.status import RunStatus
 from burnish.wire import AddModelRequest
@@ -74,6 +77,29 @@ def test_a_model_whose_weights_were_cut_is_not_handed_to_a_run(house: House, roo
     (directory / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match="not a safetensors file"):
         model_directory(house, model_id)
+
+
+def test_an_adapter_is_listed_with_the_model_it_belongs_to_and_starts_no_run(house: House, root: Path):
+    run_id = new_run_id()
+    path = f"/runs/{run_id}/outputs/fft-{run_id}/checkpoints/step_10/model"
+    folder = house.home.volume("research") / path.lstrip("/")
+    folder.mkdir(parents=True)
+    config = {"peft_type": "LORA", "r": 8, "base_model_name_or_path": "ft:burnish/tiny:job_0123456789abcdef"}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    save_file({"a": np.zeros((8, 4), np.float32)}, folder / "adapter_model.safetensors")
+    model_id = adapter_model_id("burnish/tiny", run_id)
+    values = {"base": config["base_model_name_or_path"], "run_id": run_id, "step": 10, "path": path}
+    with house.database.session() as session:
+        session.add(ExportRow(id=model_id, volume="research", size_bytes=9, created_at=house.now(), **values))
+    adapter = get_model(house, model_id)
+    assert (adapter.kind, adapter.base, adapter.parameters) == ("adapter", config["base_model_name_or_path"], 32)
+    assert adapter in list_models(house).models
+    with pytest.raises(ModelError, match="is an adapter, and a run starts from a whole model"):
+        model_directory(house, model_id)
+    (folder / "adapter_model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"lacks adapter_model\.safetensors"):
+        get_model(house, model_id)
+    assert adapter not in list_models(house).models
 
 
 def test_a_model_that_never_was(house: House):

@@ -14,6 +14,7 @@ from burnish.errors import NotFound
 from burnish.executors.local import LocalExecutor
 from burnish.home import Home
 from burnish.literals import check_volume_name
+from burnish.models.adapter_folder import is_adapter, refuse_to_start_from
 from burnish.models.cache import ModelCache
 from burnish.models.folder import inspect_folder
 from burnish.run.targets import count_adapter_parameters
@@ -60,6 +61,8 @@ def find_setting(home: Home, spec: TrainSpec, place: Place) -> Setting:
 
 def _model_directory(home: Home, name: str) -> Path:
     """A folder on this machine, or a model of the cache."""
+    if is_adapter(Path(name).expanduser()):
+        raise refuse_to_start_from(name)
     folder = local_model_folder(name)
     return folder.resolve() if folder else ModelCache(home.models).find(name).directory.resolve()
 

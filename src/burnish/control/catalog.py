@@ -10,7 +10,7 @@ from burnish.control.tables import ExportRow, RunRow
 from burnish.errors import Conflict, ModelError, NotFound
 from burnish.literals import split_model_id, volume_path
 from burnish.models.adapter_folder import CONFIG as ADAPTER_CONFIG
-from burnish.models.adapter_folder import inspect_adapter
+from burnish.models.adapter_folder import inspect_adapter, refuse_to_start_from
 from burnish.models.cache import CachedModel
 from burnish.models.folder import inspect_folder
 from burnish.models.names import TINY
@@ -77,10 +77,7 @@ def model_directory(house: House, model_id: str) -> Path:
 
 def refuse_adapter(model_id: str) -> None:
     if _is_adapter(model_id):
-        raise ModelError(
-            f"{model_id} is an adapter, and a run starts from a whole model.",
-            hint="Train its base again with [export] merged = true, and start from the ft: model that this leaves.",
-        )
+        raise refuse_to_start_from(model_id)
 
 
 _LIVE = [status.value for status in RunStatus if not status.is_over]

@@ -25,6 +25,14 @@ def is_adapter(directory: Path) -> bool:
     return (directory / CONFIG).is_file()
 
 
+def refuse_to_start_from(name: str) -> ModelError:
+    """What to say where an adapter is named as the model to train."""
+    return ModelError(
+        f"{name} is an adapter, and a run starts from a whole model.",
+        hint="Train its base again with [export] merged = true, and start from the ft: model that this leaves.",
+    )
+
+
 def inspect_adapter(directory: Path) -> AdapterFolder:
     """The adapter in `directory`; `ModelError` says what is missing or broken."""
     try:

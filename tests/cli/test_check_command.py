@@ -1,0 +1,126 @@
+"""`burnish check`: in this folder without a server, and on a volume with a real one."""
+
+import json
+
+import pytest
+
+from burnish.run.report import CheckReport
+
+CONFIG = """\
+max_steps = 4
+[model]
+name = "burnish/tiny"
+[data]
+name = "{data}"
+seq_len = 128
+batch_size = 2
+[optim]
+lr = 1e-3
+"""
+SECRET = "ghp_" + "aB3x" * 9
+ANSWER = "\\u001b[31mfour\\n\\u202e!"
+ROW = f'{{"messages": [{{"role": "user", "content": "2+2"}}, {{"role": "assistant", "content": "{ANSWER}"}}]}}\n'
+PRIVATE = ROW.replace("2+2", f"mine is {SECRET}")
+
+
+def config(data: str = "my-data", **changes: str) -> str:
+    text = CONFIG.format(data=data)
+    for old, new in changes.items():
+        text = text.replace(f"{old} =", f"{new} =")
+    return text
+
+
+@pytest.fixture
+def here(terminal):
+    terminal.write("my-data/train.jsonl", ROW * 3 + PRIVATE)
+    terminal.write("sft.toml", config())
+    return terminal
+
+
+@pytest.fixture(scope="module")
+def at(shared):
+    shared.write("my-data/train.jsonl", ROW * 3 + PRIVATE)
+    shared.run("volumes", "create", "research", "--size", "1Gi")
+    shared.run("volumes", "put", "research", "my-data", "/datasets/my-data")
+    shared.write("sft.toml", config("datasets/my-data"))
+    return shared
+
+
+def test_here_it_tells_all_without_a_server(here):
+    done = here.run_apart("check", "sft.toml")
+    for words in (
+        "Check of sft.toml: burnish/tiny, rendered by auto (chatml)",
+        "⟦trained⟧, all else is context",
+        "train.jsonl:1: 38 tokens, 15 trained",
+        "<|im_start|>assistant⏎\n⟦\\x1b[31mfour⏎\n\\u202e!<|im_end|>⟧⏎",
+        "  Rows read:       4, 4 used",
+        "  Steps:           4 (1 to an epoch)",
+        "  data.batch_size = 2: packed rows in one optimizer step, over all devices.",
+        "Verdict: this config would be accepted.",
+    ):
+        assert words in done.stdout
+    assert "\x1b" not in done.stdout and "\u202e" not in done.stdout and SECRET not in done.stdout
+    assert done.stderr == "" and not here.home.server.exists()
+
+
+def test_as_json_it_is_one_document_with_every_token(here):
+    done = here.run_apart("check", "sft.toml", "--json")
+    report = CheckReport.model_validate(json.loads(done.stdout))
+    assert (report.complete, report.refusals, len(report.proof)) == (True, [], 4)
+    assert all(len(row.token_ids) == len(row.trained) for row in report.proof)
+    assert report.ledger and report.ledger.duplicates.rows == 2
+    assert SECRET not in done.stdout and done.stderr == ""
+    part = here.json("check", "sft.toml", "--rows", "2")
+    assert (part["complete"], part["ledger"]["rows_read"]) == (False, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (config(seq_len="seqlen"), "config", "seqlen"),
+        (config("nowhere"), "data", "nowhere does not exist"),
+        ("max_steps = [", "config", ""),
+        (None, "config", "sft.toml is not there"),
+    ],
+)
+def test_a_refusal_is_a_report_with_exit_code_1(terminal, text, code, words):
+    if text:
+        terminal.write("sft.toml", text)
+    report = CheckReport.model_validate(terminal.json("check", "sft.toml", code=1))
+    assert report.refusals[0].code == code and words in report.refusals[0].message
+    said = terminal.run("check", "sft.toml", code=1).stdout
+    assert "Verdict: refused." in said and report.refusals[0].message in said
+
+
+def test_bad_rows_are_refused_and_the_rest_is_told_all_the_same(here):
+    here.write("my-data/train.jsonl", ROW + "42\n")
+    said = here.run("check", "sft.toml", code=1).stdout
+    assert "The first rows are refused:\n  1 of 2 rows cannot be used: train.jsonl:2: a number" in said
+    assert "Rows read:       2, 1 used, 1 skipped (bad row)" in said
+    assert said.count("Hint: Correct these rows") == 2
+
+
+def test_on_a_volume_the_server_says_the_same(at):
+    at.write("local.toml", config())
+    here, there = (at.json("check", *words) for words in (("local.toml",), ("sft.toml", "--volume", "research")))
+    assert there["ledger"] == here["ledger"] and there["proof"] == here["proof"]
+    assert there["stream_at_end"] == here["stream_at_end"] != ""
+    said = at.run("check", "sft.toml", "--volume", "research").stdout
+    assert "train.jsonl:1: 38 tokens, 15 trained" in said and "Verdict: this config would be accepted." in said
+    assert (
+        "There is no volume nowhere"
+        in at.json("check", "sft.toml", "--volume", "nowhere", code=1)["refusals"][0]["message"]
+    )
+
+
+@pytest.mark.slow
+def test_a_run_agrees_with_its_check_and_not_with_another(at):
+    run = at.json("train", "sft.toml", "--volume", "research", "--follow")
+    shown = at.run("train", "get", run["id"]).stdout
+    assert "  Check: 4 of 4 rows used, " in shown and "  Renderer: auto (chatml)" in shown
+    assert f"  Stream: agrees: up to step 4, {run['id']} was given the very tokens" in shown
+    assert "  Warning: data.name: The data holds what looks like 1 secret." in shown
+    assert at.json("check", "sft.toml", "--run", run["id"])["comparison"]["verdict"] == "agrees"
+    at.write("other.toml", config("datasets/my-data").replace("[optim]", "loss_mask = {user = true}\n[optim]"))
+    assert at.json("check", "other.toml", "--run", run["id"])["comparison"]["verdict"] == "differs"
+    assert at.json("check", "sft.toml", "--run", run["id"], "--rows", "2")["comparison"]["verdict"] == "not compared"

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from burnish.executors.scripted import exited
-from burnish.run.events import Finished, Prepared, Started, Step
+from burnish.run.events import Finished, Prepared, Started, Step, Validated
 
 TALK = """\
 max_steps = 10
@@ -96,6 +96,17 @@ def test_a_running_run_shows_its_step_loss_speed_and_curve(stage, tmp_path):
     assert "10 of 12 conversations (left out: 2 too long), 1,234 tokens in 10 rows" in page
     assert "a line of the log" in page
     assert 'class="main-svg"' in page
+    assert page.count('class="point"') == 4
+
+
+@in_browser
+def test_what_is_held_out_has_a_curve_of_its_own(stage, tmp_path):
+    run_id = stage.start()
+    held_out = [Validated(step=n, values={"val/loss": 3.0 - n}, trained_tokens=9, seconds=0.1) for n in (0, 2)]
+    stage.write(run_id, Started(pid=1, device="CPU", dtype="float32"), an_epoch(), held_out[0])
+    stage.write(run_id, a_step(1, 2.0), a_step(2, 1.0), held_out[1])
+    page = shown(stage.client.runs.get(run_id).page_url, tmp_path / "profile")
+    assert ">held out<" in page and ">trained<" in page
     assert page.count('class="point"') == 4
 
 

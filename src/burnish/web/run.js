@@ -167,20 +167,26 @@ function dataText(data) {
     (dropped.length ? ` (left out: ${dropped.join(", ")})` : "") + `, ${count(data.tokens)} tokens in ${count(data.rows)} rows`;
 }
 
-function curveView(steps, losses) {
+function curveView(steps, losses, validated) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
   const axis = (title) => ({ title: { text: title }, gridcolor: colour("--line"), zeroline: false, automargin: true });
   const trace = {
     x: steps, y: losses, type: "scatter", mode: steps.length < 60 ? "lines+markers" : "lines",
-    line: { color: colour("--curve"), width: 2 }, hovertemplate: "step %{x}<br>loss %{y:.4f}<extra></extra>",
+    name: "trained", line: { color: colour("--curve"), width: 2 }, hovertemplate: "step %{x}<br>loss %{y:.4f}<extra></extra>",
+  };
+  const held = validated.map((loss, place) => [steps[place], loss]).filter(([, loss]) => loss !== null);
+  const heldOut = {
+    x: held.map(([step]) => step), y: held.map(([, loss]) => loss), type: "scatter", mode: "lines+markers", name: "held out",
+    line: { color: colour("--good"), width: 2, dash: "dot" }, hovertemplate: "step %{x}<br>held out %{y:.4f}<extra></extra>",
   };
   const layout = {
     margin: { l: 56, r: 12, t: 8, b: 44 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: colour("--quiet"), family: "system-ui, sans-serif", size: 12 }, showlegend: false,
+    font: { color: colour("--quiet"), family: "system-ui, sans-serif", size: 12 }, showlegend: held.length > 0,
+    legend: { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom" },
     xaxis: { ...axis("step"), tickformat: "d", ...(steps.length < 10 ? { dtick: 1 } : {}) }, yaxis: axis("loss (nats per token)"),
   };
-  return [[trace], layout, { displayModeBar: false, responsive: true }];
+  return [held.length ? [trace, heldOut] : [trace], layout, { displayModeBar: false, responsive: true }];
 }
 
 // -- asking ---------------------------------------------------------------------
@@ -195,7 +201,7 @@ async function ask(path, query = {}) {
   throw new Error(`status ${response.status}`);
 }
 
-const seen = { attempt: 0, steps: [], losses: [], logOffset: -LOG_BYTES, about: "", checkpoints: "", check: "", checkedAt: "" };
+const seen = { attempt: 0, steps: [], losses: [], validated: [], logOffset: -LOG_BYTES, about: "", checkpoints: "", check: "", checkedAt: "" };
 
 async function look() {
   const run = await ask("");
@@ -210,10 +216,14 @@ async function look() {
 }
 
 async function readCurve(run) {
-  if (run.attempt !== seen.attempt) Object.assign(seen, { attempt: run.attempt, steps: [], losses: [] }); // it may redo steps
+  if (run.attempt !== seen.attempt) Object.assign(seen, { attempt: run.attempt, steps: [], losses: [], validated: [] }); // it may redo steps
+  // The last step again: what was validated after it comes later than its loss.
+  for (const series of [seen.steps, seen.losses, seen.validated]) series.pop();
   const metrics = await ask("/metrics", { after_step: seen.steps.at(-1) ?? -1 });
+  const series = (name) => metrics.series[name] ?? metrics.steps.map(() => null);
   seen.steps.push(...metrics.steps);
-  seen.losses.push(...(metrics.series["loss/mean"] ?? metrics.steps.map(() => null)));
+  seen.losses.push(...series("loss/mean"));
+  seen.validated.push(...series("val/loss"));
   if (metrics.steps.length) drawCurve();
 }
 
@@ -255,7 +265,7 @@ function drawCurve() {
   const box = $("curve");
   if (!box.classList.contains("drawn")) box.replaceChildren();
   box.classList.add("drawn");
-  Plotly.react(box, ...curveView(seen.steps, seen.losses));
+  Plotly.react(box, ...curveView(seen.steps, seen.losses, seen.validated));
 }
 
 function appendLog(text) {

@@ -483,6 +483,13 @@ def test_a_module_of_four_bits_is_not_trained_whole(tiny: Path, world: World) ->
     assert "held in 4 bits" in refusal(decoder.model, modules_to_save=("down_proj",))
 
 
+def test_a_dense_layer_of_four_bits_beside_experts_is_refused(world: World, tmp_path: Path) -> None:
+    shared_mixture().save_pretrained(tmp_path)
+    model = load_decoder(tmp_path, world, quantize="nf4").model
+    assert "model.lora.quantize" in refusal(model, target_modules=("shared_expert",))
+    assert adapt(model, Lora(target_modules=("experts",)), seed=0).modules
+
+
 def test_an_adapter_run_cut_in_two_equals_the_whole_run_bit_for_bit(make_run) -> None:
     wishes = {"steps": 6, "checkpoints": {"every_steps": 3}, "lora": {"rank": 4, "dropout": 0.2}}
     whole = make_run("whole", **wishes)

@@ -75,20 +75,12 @@ def find_targets(model: PreTrainedModel, wish: Lora) -> Targets:
     everything = places | {path: (path,) for path, _ in model.named_modules()}
     refuse_bad_patterns(wish)
     whole = _whole_modules(model, wish.modules_to_save, everything)
-    if wish.target_modules == "all-linear":
-        meant, passed_over = set(places), ()
-    else:
-        wished = USUAL_TARGETS if wish.target_modules is None else wish.target_modules
-        found = {name: _meant(name, places) for name in wished}
-        passed_over = tuple(name for name, paths in found.items() if not paths)
-        if wish.target_modules is not None and passed_over:
-            raise _unmatched(TARGETS_KEY, passed_over, places, model)
-        meant = set().union(*found.values())
+    meant, passed_over = _meant(model, wish, places)
     meant = {path for path in meant if path not in whole and path.rpartition(".")[0] not in whole}
     if not meant:
         raise ConfigError(
-            f"{type(model).__name__} has none of the modules that are usually adapted.",
-            hint=f'Name some in {TARGETS_KEY}, or set it to "all-linear".',
+            f"{type(model).__name__} has nothing to adapt: no usual target, or each of them is trained whole.",
+            hint=f'Name others in {TARGETS_KEY}, or set it to "all-linear".',
         )
     return Targets(
         linears=tuple(path for path in linears if path in meant and path not in disguised),
@@ -146,8 +138,19 @@ def _expert_weights(model: nn.Module) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _meant(wished: str, places: dict[str, tuple[str, ...]]) -> set[str]:
-    return {path for path, names in places.items() if any(means(wished, name) for name in names)}
+def _meant(model: PreTrainedModel, wish: Lora, places: dict[str, tuple[str, ...]]) -> tuple[set[str], tuple[str, ...]]:
+    """Those of `places` that are to be adapted, and the usual targets that the model lacks."""
+    if wish.target_modules == "all-linear":
+        return set(places), ()
+    wished = USUAL_TARGETS if wish.target_modules is None else wish.target_modules
+    found = {
+        target: {path for path, names in places.items() if any(means(target, name) for name in names)}
+        for target in wished
+    }
+    lacking = tuple(target for target, paths in found.items() if not paths)
+    if lacking and wish.target_modules is not None:
+        raise _unmatched(TARGETS_KEY, lacking, places, model)
+    return set().union(*found.values()), lacking
 
 
 def _whole_modules(model: PreTrainedModel, wished: Sequence[str], everything: Iterable[str]) -> tuple[str, ...]:
@@ -197,6 +200,11 @@ def _peft_config(model: nn.Module, wish: Lora, targets: Targets) -> LoraConfig:
                 f"model.lora.{switch} cannot be had where experts are one weight, as {targets.weights[0]} is.",
                 hint=f"Leave {switch} out, or name {TARGETS_KEY} without the experts.",
             )
+    if packed := [path for path in targets.weights if not model.get_parameter(path).is_floating_point()]:
+        raise ConfigError(
+            f"model.lora.quantize cannot be had where peft takes {packed[0]} for a weight of the experts.",
+            hint=f"Leave quantize out, or name {TARGETS_KEY} without that layer.",
+        )
     return LoraConfig(
         task_type="CAUSAL_LM",
         r=wish.rank,

@@ -1,6 +1,5 @@
 """From a data set and a model folder to rows for a trainer, and the refusals that a submission must make."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,10 @@ from burnish import __version__
 from burnish.data import stream
 from burnish.data.account import TOO_LONG, Fate, count_all, decide_fate, loss_sentences
 from burnish.data.archives import is_archive
+from burnish.data.content import content_hash
 from burnish.data.epoch import epoch_samples, is_mixed, mixing_fault
 from burnish.data.files import file_stamps
+from burnish.data.kept_rows import KeptRows, keep_rows, open_rows, rows_folder
 from burnish.data.loader import FakeRows, RowLoader, RowSource, StoredRows
 from burnish.data.progress import OnProgress
 from burnish.data.render import ChatRenderer, load_chat_renderer
@@ -84,7 +85,7 @@ def open_data(
     on_progress: OnProgress | None = None,
 ) -> TokenStore:
     """The tokens of the data set, made if they are not there yet. With `rows`, only of the first so many."""
-    key = _key(spec, data, path, model_directory) if rows is None else f"first-{rows}"
+    key = _key(spec, data, path, model_directory, store_directory / ".hashes") if rows is None else f"first-{rows}"
     store = open_store(store_directory, key)
     if store is None:
         renderer = load_data_renderer(spec, data, model_directory)
@@ -124,7 +125,17 @@ _ROOM = 'Raise data.seq_len, or set overflow = "truncate" under [data] to cut su
 
 
 def pack_data(spec: TrainSpec, data: SourceData, store: TokenStore) -> PreparedData:
-    """Rows of a store and their account. Refuses nothing: there may be no row at all."""
+    """Rows of a store and their account, made if they are not there yet. Refuses nothing: there may be no row."""
+    wish = {"row_tokens": spec.row_tokens, **data.model_dump(exclude={"path", "shuffle", "on_bad_row"})}
+    folder = rows_folder(store.folder, wish)
+    rows = open_rows(folder)
+    if rows is None:
+        rows = _pack(spec, data, store)
+        keep_rows(folder, rows)
+    return PreparedData(StoredRows(store, rows.documents, rows.packed, spec.row_tokens), rows.facts)
+
+
+def _pack(spec: TrainSpec, data: SourceData, store: TokenStore) -> KeptRows:
     limit = spec.row_tokens
     fate = _fate(spec, data, store)
     documents = epoch_samples(data, store, fate)
@@ -133,7 +144,7 @@ def pack_data(spec: TrainSpec, data: SourceData, store: TokenStore) -> PreparedD
     source = StoredRows(store, documents, packed, limit)
     of_epoch = stream.to_text(source.row_streams().sum(axis=0, dtype=np.uint32)) if len(packed) else ""
     facts = count_all(store, fate, documents, rows=len(packed), row_tokens=limit, stream=of_epoch)
-    return PreparedData(source, facts)
+    return KeptRows(documents, packed, facts)
 
 
 def _fate(spec: TrainSpec, data: SourceData, store: TokenStore) -> Fate:
@@ -216,7 +227,8 @@ def _fake_tokens(source: FakeRows, rows: int) -> int:
 _COUNTED_ROWS = 10_000
 
 
-def _key(spec: TrainSpec, data: SourceData, path: Path, model_directory: Path) -> str:
+def _key(spec: TrainSpec, data: SourceData, path: Path, model_directory: Path, memory: Path) -> str:
+    """`memory` is where hashes of files are kept."""
     root = path if path.is_dir() else path.parent
     sources = find_sources(path, data.splits, subsets=data.subsets, called=data.path)
     held = dict.fromkeys(file.path for source in sources for file in source.files)
@@ -227,17 +239,14 @@ def _key(spec: TrainSpec, data: SourceData, path: Path, model_directory: Path) -
         "images_per_message": data.images_per_message,
         "burnish": __version__,
         "tokenizers": tokenizers.__version__,
-        "model": {name: _digest(model_directory / name) for name in TOKENIZER_FILES},
+        "model": {name: _hash(model_directory / name, memory) for name in TOKENIZER_FILES},
         "renderer": spec.renderer.model_dump(),
         "loss_mask": data.loss_mask.model_dump(),
         "history_thinking": data.history_thinking,
         "allow_control_tokens": data.allow_control_tokens,
     }
-    return store_key(((file.relative_to(root).as_posix(), file) for file in held), parts)
+    return store_key(((file.relative_to(root).as_posix(), content_hash(file, memory)) for file in held), parts)
 
 
-def _digest(path: Path) -> str | None:
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _hash(path: Path, memory: Path) -> str | None:
+    return content_hash(path, memory) if path.is_file() else None

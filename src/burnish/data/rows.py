@@ -16,6 +16,11 @@ class Rows(Sequence[Row]):
         self._members = members
         self._starts = starts
 
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """What it was made of: members of all rows, and where each row starts among them; int64."""
+        return self._members, self._starts
+
     def __len__(self) -> int:
         return len(self._starts) - 1
 

@@ -70,6 +70,7 @@ class TokenStore:
     """A finished store, opened for reading."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._manifest = json.loads((folder / _MANIFEST).read_text())
         self._documents = _map(folder / "documents.bin", _DOCUMENT)
         self._token_ids = _map(folder / "tokens.u32", np.dtype("<u4"))
@@ -193,12 +194,10 @@ class StoreWriter:
         self._masks.close()
 
 
-def store_key(files: Iterable[tuple[str, Path]], parts: dict[str, Any]) -> str:
-    """Hash of the files' names and bytes and of all else that decides the tokens."""
+def store_key(files: Iterable[tuple[str, str]], parts: dict[str, Any]) -> str:
+    """Hash of the files' names and hashes, and of all else that decides the tokens."""
     digest = hashlib.sha256(json.dumps([FORMAT, parts], sort_keys=True).encode())
-    for name, path in files:
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
+    for name, content in files:
         digest.update(f"\n{name}\n{content}".encode())
     return digest.hexdigest()[:32]
 
@@ -211,31 +210,41 @@ def open_store(directory: Path, key: str) -> TokenStore | None:
 
 @contextmanager
 def new_store(directory: Path, key: str) -> Iterator[StoreWriter]:
-    """Yields a `StoreWriter` in a temporary folder beside the place; on success the folder takes its place.
+    """Yields a `StoreWriter`; when the block ends well, the store is there under its key."""
+    with new_folder(directory / key) as folder:
+        writer = StoreWriter(folder)
+        try:
+            yield writer
+        finally:
+            writer.close()
 
-    Two processes may build one key at once: each writes its own folder, the first to finish gives it, and the
-    other's equal one is thrown away.
+
+@contextmanager
+def new_folder(place: Path) -> Iterator[Path]:
+    """Yields a temporary folder beside the place, which takes the place when the block ends well.
+
+    Two processes may fill one at once: each its own, the first to finish gives it, and the other's equal one is
+    thrown away. `DataError` if there is nowhere to write.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{key}.", dir=directory))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     except OSError as error:
-        raise DataError(f"Tokenised data cannot be kept in {directory} ({error.strerror}).") from error
-    writer = StoreWriter(temporary)
+        raise DataError(f"Tokenised data cannot be kept in {place.parent} ({error.strerror}).") from error
     try:
-        yield writer
-        _settle(temporary, directory / key)
+        yield temporary
+        _settle(temporary, place)
     finally:
-        writer.close()
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _settle(temporary: Path, place: Path) -> None:
+    names = {each.name for each in temporary.iterdir()}
     try:
         os.rename(temporary, place)  # noqa: PTH104 (Path.rename says no more)
     except OSError:
-        # A folder is there already: another process's equal store, or the remains of a broken one.
-        if (place / _MANIFEST).is_file():
+        # A folder is there already: another process's equal one, or the remains of a broken one.
+        if names <= {each.name for each in place.iterdir()}:
             return
         shutil.rmtree(place, ignore_errors=True)
         temporary.rename(place)

@@ -56,8 +56,9 @@ def test_without_thoughts_one_sample_is_enough(renderer: ChatRenderer) -> None:
 
 
 def test_turns_that_are_not_trained_ask_for_no_sample(renderer: ChatRenderer) -> None:
-    row = {"messages": [{"role": role, "content": content} for role, content in THINKS]}
-    row["messages"][1]["weight"] = 0
+    turns: list[dict[str, object]] = [{"role": role, "content": content} for role, content in THINKS]
+    turns[1]["weight"] = 0
+    row = {"messages": turns}
     (only,) = renderer.write(read_conversation(Record(row, "train.jsonl", 1)), LossMask())
     assert "Seven." not in trained(only) and "Fourteen." in trained(only)
 

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,7 +94,11 @@ def prepared(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             row_tokens=row_tokens,
             steps=5,
         )
-        place = {"model_directory": tiny, "data_path": tmp_path / "train.jsonl", "store_directory": tmp_path / "stores"}
+        place: dict[str, Any] = {
+            "model_directory": tiny,
+            "data_path": tmp_path / "train.jsonl",
+            "store_directory": tmp_path / "stores",
+        }
         found = prepare_data(spec, **place, say=lambda _: None)
         batches = [batch.inputs_T for step in range(1, 6) for batch in row_loader(spec, found).step(step)]
         return found.facts, np.concatenate(batches), len(packed)

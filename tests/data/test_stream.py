@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.data import stream
-from burnish.data.loader import shift
+from burnish.data.loader import RowLoader, shift
 from burnish.data.prepare import prepare_data, row_loader
 from burnish.data.store import Stored
 from burnish.spec.train import SourceData, TrainSpec
@@ -27,10 +28,20 @@ def prepared(tiny: Path, tmp_path: Path):
     def prepare(**changes):
         data = SourceData(path="train.jsonl", **{"overflow": "truncate", **changes})
         spec = TrainSpec(model="burnish/tiny", data=data, row_tokens=36, rows_per_step=2, steps=9)
-        place = {"model_directory": tiny, "data_path": tmp_path / "train.jsonl", "store_directory": tmp_path / "stores"}
+        place: dict[str, Any] = {
+            "model_directory": tiny,
+            "data_path": tmp_path / "train.jsonl",
+            "store_directory": tmp_path / "stores",
+        }
         return spec, prepare_data(spec, **place, say=lambda _: None)
 
     return prepare
+
+
+def expected(loader: RowLoader, steps: int) -> str:
+    total = loader.stream_after(steps)
+    assert total is not None
+    return stream.to_text(total)
 
 
 @pytest.mark.parametrize("steps", [1, 5, 6, 9, 14])
@@ -38,14 +49,14 @@ def test_what_is_learnt_in_so_many_steps_is_known_before(prepared, steps: int) -
     spec, data = prepared()
     loader = row_loader(spec, data)
     consumed = [batch.stream() for number in range(1, steps + 1) for batch in loader.step(number)]
-    assert stream.to_text(stream.added(consumed)) == stream.to_text(loader.stream_after(steps))
+    assert stream.to_text(stream.added(consumed)) == expected(loader, steps)
 
 
 def test_readers_together_learn_the_same(prepared) -> None:
     spec, data = prepared()
     parts = [row_loader(spec, data, readers=2, reader=reader) for reader in (0, 1)]
     consumed = [batch.stream() for number in range(1, 8) for part in parts for batch in part.step(number)]
-    assert stream.to_text(stream.added(consumed)) == stream.to_text(row_loader(spec, data).stream_after(7))
+    assert stream.to_text(stream.added(consumed)) == expected(row_loader(spec, data), 7)
 
 
 def test_the_epoch_has_one_hash_whatever_its_order(prepared) -> None:

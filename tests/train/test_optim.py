@@ -114,6 +114,7 @@ def test_sign_sgd_moves_each_weight_by_the_rate() -> None:
     optimizer = optim.build_optimizer(model, wish_of("sign_sgd", weight_decay=0.0))
     before = model.matrix.weight.detach().clone()
     model(torch.arange(8)).square().sum().backward()
+    assert model.matrix.weight.grad is not None
     sign = model.matrix.weight.grad.sign()
     optim.step(optimizer, learning_rate=RATE, norm=torch.ones(()), clip_norm=None)
     assert torch.allclose(before - model.matrix.weight.detach(), RATE * sign, atol=1e-7)

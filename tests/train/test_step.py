@@ -51,6 +51,7 @@ def test_a_step_equals_plain_autograd_clipping_and_adamw(world: World, decoder: 
 @pytest.mark.parametrize("fault", ["loss", "gradient"])
 def test_a_step_that_is_not_finite_touches_nothing(world: World, decoder: Decoder, make_batch, fault: str) -> None:
     optimizer = optim.build_optimizer(decoder, WISH)
+    assert isinstance(optimizer, torch.optim.AdamW)
     good = make_batch(20)
     take_step(world, decoder, optimizer, [good], learning_rate=1e-2, clip_norm=1.0)
     before = [each.detach().clone() for each in decoder.parameters()]
@@ -73,6 +74,7 @@ def test_a_step_that_is_not_finite_touches_nothing(world: World, decoder: Decode
 def test_a_learning_rate_of_zero_changes_no_weight(world: World, decoder: Decoder, make_batch) -> None:
     before = [each.detach().clone() for each in decoder.parameters()]
     optimizer = optim.build_optimizer(decoder, WISH)
+    assert isinstance(optimizer, torch.optim.AdamW)
     take_step(world, decoder, optimizer, [make_batch(20)], learning_rate=0.0, clip_norm=1.0)
     assert all(torch.equal(one, other) for one, other in zip(before, decoder.parameters(), strict=True))
 

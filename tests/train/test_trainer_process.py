@@ -349,7 +349,12 @@ def test_a_save_beyond_the_volumes_room_is_refused_before_a_byte_is_written(make
 
 
 def test_divergence_ends_the_run_with_a_sentence(make_run) -> None:
-    run = make_run(optimizer={"learning_rate": 1e38, "weight_decay": 1.0}, steps=20, clip_norm=None, checkpoints={})
+    run = make_run(
+        optimizer={"kind": "adamw", "learning_rate": 1e38, "weight_decay": 1.0},
+        steps=20,
+        clip_norm=None,
+        checkpoints={},
+    )
     assert train(run) == 1
     end = the_end(run)
     assert end.outcome == "failed" and "not finite" in end.message and "lr" in end.hint

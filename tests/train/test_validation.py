@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -76,7 +77,7 @@ def test_the_loss_is_the_mean_over_all_tokens_however_they_are_packed(
 def _loss(spec: TrainSpec, tiny: Path, held_out: Path, tmp_path: Path) -> float:
     wish = validation_spec(spec)
     assert wish is not None
-    place = {"model_directory": tiny, "data_path": held_out, "store_directory": tmp_path / "stores"}
+    place: dict[str, Any] = {"model_directory": tiny, "data_path": held_out, "store_directory": tmp_path / "stores"}
     world = World(0, 1, 0, 1, torch.device("cpu"), torch.float32)
     rows = open_rows(spec, prepare_data(wish, **place, say=lambda _: None), world)
     decoder = load_decoder(tiny, world)

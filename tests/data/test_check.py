@@ -9,14 +9,16 @@ import pytest
 from chat_folders import QWEN3, SMOLLM2, load
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from judges import with_tokens
 
 from burnish.data.check import Setting, check_before_run, check_config, first_look
 from burnish.data.conversations import Conversation, Message
 from burnish.data.prepare import prepare_data
 from burnish.data.proof import prove_sample
+from burnish.data.render.qwen3_vl import Qwen3VL
 from burnish.errors import DataError
 from burnish.run.report import CheckReport, LedgerReport
-from burnish.spec.train import FakeData, Linear, LossMask, SourceData, TrainSpec, Validation
+from burnish.spec.train import FakeData, Linear, LossMask, Renderer, SourceData, TrainSpec, Validation
 
 
 def chat(asked: str, answer: str) -> dict:
@@ -26,6 +28,7 @@ def chat(asked: str, answer: str) -> dict:
 class Bench:
     def __init__(self, folder: Path, model: Path) -> None:
         self.data, self.stores, self.model = folder / "data", folder / "stores", model
+        self.renderer = Renderer()
         self.data.mkdir()
 
     def write(self, rows: list[dict | str], name: str = "train.jsonl") -> None:
@@ -35,7 +38,12 @@ class Bench:
     def spec(self, row_tokens: int = 128, rows_per_step: int = 2, steps: int = 9, **data) -> TrainSpec:
         source = SourceData(path="datasets/data", **data)
         return TrainSpec(
-            model="burnish/tiny", data=source, row_tokens=row_tokens, rows_per_step=rows_per_step, steps=steps
+            model="burnish/tiny",
+            data=source,
+            row_tokens=row_tokens,
+            rows_per_step=rows_per_step,
+            steps=steps,
+            renderer=self.renderer,
         )
 
     @property
@@ -300,6 +308,31 @@ def test_marks_around_other_words_than_the_answer_are_refused(under_template):
     )
 
 
+def test_a_turn_that_is_lost_far_down_the_file_is_found(under_template):
+    marked = (
+        "{{ each.content if each.role == 'user' or 'rare' in each.content }}{% if each.role == 'assistant' %}"
+        "{% generation %}{{ each.content if 'rare' not in each.content }}<|im_end|>{% endgeneration %}{% endif %}\n"
+    )
+    bench = under_template("{%- for each in messages -%}<|im_start|>{{ each.role }}\n" + marked + "{%- endfor -%}")
+    rows = [chat("what", f"answer {number}") for number in range(90)]
+    rows[61] = rows[80] = chat("what", "a rare one")
+    bench.write(rows)
+    assert bench.refusal() == (
+        "train.jsonl:62: messages[1] is to be trained, but the tokens that are trained do not say it "
+        "(2 such rows in all)."
+    )
+
+
+def test_what_the_first_rows_show_is_told_once(under_template):
+    marked = "{% if each.role == 'assistant' %}{% generation %}!{% endgeneration %}{% endif %}<|im_end|>\n"
+    bench = under_template("{%- for each in messages -%}" + _TURN + marked + "{%- endfor -%}")
+    bench.write([chat("what is it", "this")] * 3)
+    assert [refused.message for refused in first_look(bench.spec(), bench.setting).refusals] == [
+        "train.jsonl:1: messages[1] is to be trained, but the tokens that are trained do not say it."
+    ]
+    assert "(3 such rows in all)" in bench.refusal()
+
+
 def test_a_template_that_rewrites_earlier_turns_is_refused(under_template):
     rewriting = (
         "{%- for each in messages -%}<|im_start|>{{ each.role }}\n"
@@ -308,6 +341,52 @@ def test_a_template_that_rewrites_earlier_turns_is_refused(under_template):
     bench = under_template(rewriting)
     bench.write([{"messages": [*chat("a", "first")["messages"], *chat("b", "second")["messages"]]}])
     assert "1 of 1 rows cannot be used: train.jsonl:1: the model's chat template" in bench.refusal()
+
+
+# -- images -----------------------------------------------------------------------
+
+PICTURE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
+)
+PICTURED = {
+    "messages": [
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": PICTURE}}, "Which colour?"]},
+        {"role": "assistant", "content": "Red."},
+    ]
+}
+UNSEEN = "a model is trained on text alone here: it would learn to answer without seeing."
+
+
+@pytest.fixture
+def seeing(tmp_path: Path, bpe_folder: Callable[[str | None], Path]) -> Bench:
+    folder = with_tokens(tmp_path / "seeing", bpe_folder(QWEN3), Qwen3VL().needs)
+    bench = Bench(tmp_path, folder)
+    bench.renderer = Renderer(name="qwen3-vl")
+    return bench
+
+
+@pytest.mark.parametrize("before", [2, 40])
+def test_images_are_shown_by_a_check_and_refused_before_a_run(seeing, before: int):
+    seeing.write([chat("a", "b")] * before + [PICTURED, PICTURED])
+    assert seeing.refusal() == f"train.jsonl:{before + 1} shows an image, and {UNSEEN}"
+    report = check_config(seeing.spec(), seeing.setting, proof_rows=before + 1)
+    assert report.proof[before].pieces[-2].text == "Red.<|im_end|>"
+    assert any("<|image_pad|>" in piece.text and not piece.trained for piece in report.proof[before].pieces)
+
+
+def test_images_are_refused_by_the_trainer(seeing):
+    seeing.write([chat("a", "b"), PICTURED])
+    with pytest.raises(DataError) as refused:
+        prepare_data(seeing.spec(), model_directory=seeing.model, data_path=seeing.data, store_directory=seeing.stores)
+    assert refused.value.message == f"train.jsonl:2 shows an image, and {UNSEEN}"
+
+
+def test_images_in_the_validation_data_are_refused_as_such(seeing):
+    seeing.write([chat("a", "b")])
+    seeing.write([PICTURED], "held-out.jsonl")
+    spec, setting = _with_validation(seeing)
+    said = [refused.message for refused in check_config(spec, setting).refusals]
+    assert said == [f"In the validation data: held-out.jsonl:1 shows an image, and {UNSEEN}"]
 
 
 # -- what rows say ------------------------------------------------------------------

@@ -4,7 +4,7 @@ Made with the very functions that the trainer prepares its rows with, into the s
 than what happens. Knows no server and no screen.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -33,14 +33,14 @@ from burnish.data.proof import TokenJudge, lost_turn, prove_sample
 from burnish.data.render import ChatRenderer
 from burnish.data.sources import SPLIT_WORDS, find_sources, read_records
 from burnish.data.store import TokenStore
-from burnish.data.tokenise import Written, no_rows, without_text_among_chats, write_samples
+from burnish.data.tokenise import Written, images_unseen, no_rows, without_text_among_chats, write_samples
 from burnish.errors import BurnishError, DataError, error_from_code
 from burnish.run.forecast import forecast_storage_bytes
 from burnish.run.lint import lint
 from burnish.run.outline import outline_run
 from burnish.run.plan import Layout, plan_horizon, plan_layout
-from burnish.run.report import SHOWN, CheckReport, LedgerReport, ProofRow, SkippedRow, refusals_of
-from burnish.spec.train import Data, FakeData, SourceData, TrainSpec
+from burnish.run.report import SHOWN, CheckReport, LedgerReport, ProofRow, Refusal, SkippedRow, refusals_of
+from burnish.spec.train import Data, FakeData, LossMask, SourceData, TrainSpec
 
 PROOF_ROWS = 5
 FIRST_ROWS = 16
@@ -155,6 +155,8 @@ class _Check:
         self.spec, self.setting, self.notes = spec, setting, notes
         self.rows, self.near_seconds, self.up_to_step, self.on_progress = rows, near_seconds, up_to_step, on_progress
         self.report = CheckReport(model=spec.model)
+        self._of_first_rows: list[Refusal] = []
+        """Told again of all rows, where all are read."""
         self._layout: Layout | None = None
         self._renderer: ChatRenderer | None = None
 
@@ -170,6 +172,7 @@ class _Check:
             proof, faults = _prove_first(data, self._path(data), self._renderer, proof_rows)
             self._add(proof=proof)
             self._refuse(*faults)
+            self._of_first_rows = [refusal for fault in faults for refusal in refusals_of(fault)]
 
     def look_at_held_out_rows(self) -> None:
         """What the first rows of the validation data show to be wrong."""
@@ -217,12 +220,13 @@ class _Check:
     def _count_store(self, data: SourceData, renderer: ChatRenderer, store: TokenStore) -> None:
         counted = data.model_copy(update={"overflow": "drop"}) if data.overflow == "error" else data
         prepared = pack_data(self.spec, counted, store)
-        # What the first rows showed of bad rows is told again, of all of them.
-        self._add(refusals=[each for each in self.report.refusals if not _is_of_bad_rows(each.message)])
+        self._add(refusals=[each for each in self.report.refusals if each not in self._of_first_rows])
         self._refuse(*find_refusals(self.spec, data, store, prepared.facts))
         faults = _judge_masks(store, renderer, self.on_progress)
         self._refuse(*self._mask_refusals(data, renderer, store, faults))
-        audit = self._audit(data, store.ledger.read)
+        said = _Said(store, renderer, data.loss_mask)
+        audit = self._audit(data, store.ledger.read, said)
+        self._refuse(*said.refusals())
         self._add(
             ledger=_ledger(store, prepared, self.spec.row_tokens, counted, faults, audit),
             complete=self.rows is None or store.ledger.read < self.rows,
@@ -265,13 +269,13 @@ class _Check:
                 return all(piece.role in ("assistant", "") for piece in row.pieces if piece.trained)
         return False
 
-    def _audit(self, data: SourceData, count: int) -> Audit:
+    def _audit(self, data: SourceData, count: int, said: "_Said") -> Audit:
         def tell(done: int) -> None:
             if done % _TOLD_ROWS == 0:
                 self.on_progress("Looking for repeats and secrets", done, count)
 
         path = self._path(data)
-        rows = _conversations(data, path, self.rows)
+        rows = said.watch(_conversations(data, path, self.rows))
         return audit_rows(rows, self._held_out(data, path), near_seconds=self.near_seconds, on_row=tell)
 
     def _held_out(self, data: SourceData, path: Path) -> Iterator[tuple[str, Iterator[Conversation]]]:
@@ -332,24 +336,59 @@ def _prove_first(
     faults = [ledger.bad_rows_error()] if ledger.dropped["bad row"] and data.on_bad_row == "error" else []
     if not ledger.read:
         faults.append(no_rows(data))
+    shown = next((each.place.where for each in kept if each.place.images), None)
+    faults += [] if shown is None else [images_unseen(shown)]
     return proof, faults + list(_lost_turns(data, path, renderer, kept, most))
 
 
 def _lost_turns(
     data: SourceData, path: Path, renderer: ChatRenderer, written: list[Written], rows: int
 ) -> Iterator[DataError]:
-    """Rows of which a turn that is to be trained is not in the tokens that are."""
+    """The first row of which a turn that is to be trained is not in the tokens that are."""
     trained: dict[str, list[str]] = {}
     for each in written:
         encoded = renderer.encode([each.pieces])
-        ids, mask = encoded.token_ids, encoded.loss_mask
-        trained.setdefault(each.place.where, []).append(renderer.decode(ids[mask > 0].tolist()))
+        trained.setdefault(each.place.where, []).append(_decode_trained(renderer, encoded.token_ids, encoded.loss_mask))
     thoughtless = {each.place.where for each in written if each.place.thoughts_lost}
     for conversation in _conversations(data, path, rows):
         if conversation.where in trained and conversation.where not in thoughtless:
             turn = lost_turn(conversation, trained[conversation.where], data.loss_mask)
             if turn is not None:
                 yield _shifted(conversation.where, turn)
+                return
+
+
+class _Said:
+    """Holds what the rows say, as they pass by, against what the samples of a store train."""
+
+    def __init__(self, store: TokenStore, renderer: ChatRenderer, loss_mask: LossMask) -> None:
+        self._store, self._renderer, self._loss_mask = store, renderer, loss_mask
+        self._next = 0
+        self._lost: list[tuple[str, int]] = []
+
+    def watch(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:
+        """The same rows, each looked at; rows and samples are in one order."""
+        for row in rows:
+            samples = self._samples(row.where)
+            if samples and not self._store.thoughts_lost[samples].any():
+                texts = [_decode_trained(self._renderer, *self._store[sample]) for sample in samples]
+                turn = lost_turn(row, texts, self._loss_mask)
+                if turn is not None:
+                    self._lost.append((row.where, turn))
+            yield row
+
+    def refusals(self) -> list[DataError]:
+        return [_shifted(*self._lost[0], count=len(self._lost))] if self._lost else []
+
+    def _samples(self, where: str) -> list[int]:
+        start = self._next
+        while self._next < len(self._store) and self._store.where(self._next) == where:
+            self._next += 1
+        return list(range(start, self._next))
+
+
+def _decode_trained(renderer: ChatRenderer, token_ids: np.ndarray, loss_mask: np.ndarray) -> str:
+    return renderer.decode(token_ids[loss_mask > 0].tolist())
 
 
 def _judge_masks(store: TokenStore, renderer: ChatRenderer, on_progress: OnProgress) -> _MaskCount:
@@ -365,10 +404,6 @@ def _judge_masks(store: TokenStore, renderer: ChatRenderer, on_progress: OnProgr
         if sample % _TOLD_ROWS == 0:
             on_progress("Checking masks", sample, len(store))
     return count
-
-
-def _is_of_bad_rows(message: str) -> bool:
-    return " rows cannot be used: " in message and not message.startswith(_VALIDATION)
 
 
 def _of_validation(fault: DataError) -> DataError:
@@ -392,9 +427,10 @@ def _untrained_end(where: str, count: int) -> DataError:
     )
 
 
-def _shifted(where: str, turn: int) -> DataError:
+def _shifted(where: str, turn: int, *, count: int = 1) -> DataError:
+    more = f" ({count} such rows in all)" if count > 1 else ""
     return DataError(
-        f"{where}: messages[{turn}] is to be trained, but the tokens that are trained do not say it.",
+        f"{where}: messages[{turn}] is to be trained, but the tokens that are trained do not say it{more}.",
         hint='The renderer drops or rewrites what the row says. Name another: [renderer] name = "...".',
     )
 

@@ -23,7 +23,7 @@ from burnish.data.render.choose import may_show_images
 from burnish.data.rows import pack_rows
 from burnish.data.sources import find_sources
 from burnish.data.store import TokenStore, open_store, store_key
-from burnish.data.tokenise import Say, build_store
+from burnish.data.tokenise import Say, build_store, images_unseen
 from burnish.errors import DataError
 from burnish.run.events import DataFacts
 from burnish.run.plan import plan_horizon
@@ -156,6 +156,8 @@ def find_refusals(spec: TrainSpec, data: SourceData, store: TokenStore, facts: D
     bad = store.ledger.dropped["bad row"]
     if bad and (data.on_bad_row == "error" or bad == store.ledger.read):
         yield store.ledger.bad_rows_error()
+    if store.images.any():
+        yield images_unseen(store.where(int(np.flatnonzero(store.images)[0])))
     long = store.lengths > spec.row_tokens
     if long.any() and data.overflow == "error":
         yield _too_long(store, long, spec.row_tokens)

@@ -20,7 +20,7 @@ from burnish.data.ledger import BadRow, Ledger
 from burnish.data.stream import LANES, digests
 from burnish.errors import DataError
 
-FORMAT = 2
+FORMAT = 3
 """Raised whenever the same data would come out as other tokens, or the files change shape."""
 
 _MANIFEST = "manifest.json"
@@ -34,6 +34,7 @@ _DOCUMENT = np.dtype(
         ("file", "<i4"),
         ("source", "<i4"),
         ("thoughts_lost", "<i4"),
+        ("images", "<i4"),
         ("digest", "<u4", (LANES,)),
     ]
 )
@@ -51,6 +52,8 @@ class Place(NamedTuple):
     """The subset or split it was read for."""
     thoughts_lost: int = 0
     """Of its trained turns, how many stand there without their thoughts."""
+    images: int = 0
+    """How many it shows."""
 
     @property
     def where(self) -> str:
@@ -102,6 +105,11 @@ class TokenStore:
     @property
     def thoughts_lost(self) -> np.ndarray:
         return self._documents["thoughts_lost"]
+
+    @property
+    def images(self) -> np.ndarray:
+        """How many images each conversation shows."""
+        return self._documents["images"]
 
     @property
     def digests(self) -> np.ndarray:
@@ -160,7 +168,7 @@ class StoreWriter:
         documents["digest"] = digests(token_ids, loss_mask, lengths)
         documents["file"] = [self._files.setdefault(place.file, len(self._files)) for place in places]
         documents["source"] = [self._sources.setdefault(place.source, len(self._sources)) for place in places]
-        for name in ("row", "line", "thoughts_lost"):
+        for name in ("row", "line", "thoughts_lost", "images"):
             documents[name] = [getattr(place, name) for place in places]
         self._documents.append(documents)
         self._written += int(lengths.sum())

@@ -93,7 +93,8 @@ def write_samples(
         row = ledger.read
         ledger.use()
         for pieces, lost in samples:
-            place = Place(record.file, record.line, row, record.source, lost)
+            images = sum(piece.image is not None for piece in pieces) if renderer.shows_images else 0
+            place = Place(record.file, record.line, row, record.source, lost, images)
             yield Written(pieces, place, conversation.text is not None)
 
 
@@ -115,6 +116,13 @@ def without_text_among_chats(
 def no_rows(data: SourceData) -> DataError:
     return DataError(
         f"{data.path}: the dataset has no rows.", hint="Look at the file: it is empty, or holds blank lines only."
+    )
+
+
+def images_unseen(where: str) -> DataError:
+    return DataError(
+        f"{where} shows an image, and a model is trained on text alone here: it would learn to answer without seeing.",
+        hint="Take the images out of the rows, or the rows out of the data set.",
     )
 
 

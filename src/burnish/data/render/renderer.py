@@ -65,6 +65,10 @@ class ChatRenderer:
         """The script in use; for `auto`, what it came to."""
         return self._script.name
 
+    @property
+    def shows_images(self) -> bool:
+        return self._script.shows_images
+
     def render(self, conversation: Conversation, loss_mask: LossMask) -> Rendered:
         """The conversation as one sample, thoughts of earlier turns as the family has it."""
         many = self.render_many([conversation], loss_mask)

@@ -1,5 +1,5 @@
 # Two commands do all set-up on a fresh machine: `make demo` and `make test`. Nothing is written outside this folder.
-.PHONY: setup demo test checks lock floors bench
+.PHONY: setup demo test thorough checks lock floors bench
 
 PYTHON ?= python3
 VENV := .venv
@@ -28,7 +28,11 @@ floors: setup
 	$(BIN)/lint-imports --no-cache
 
 test: checks
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
+
+# Every token of every real tokenizer, a million rows: minutes, and nothing that `make test` does not try in small.
+thorough: setup
+	$(BIN)/pytest -m thorough
 
 lock:
 	$(PYTHON) -m venv .cache/lock

@@ -260,7 +260,7 @@ def test_real_tokenizers_make_the_same_of_real_texts(vocabulary):
 
 
 @pytest.mark.weights
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_real_tokenizers_make_the_same_of_a_hundred_thousand_texts(vocabulary):
     texts = [text for text, _ in zip(_corpus(), range(100_000), strict=False)]
     assert len(texts) == 100_000
@@ -269,7 +269,7 @@ def test_real_tokenizers_make_the_same_of_a_hundred_thousand_texts(vocabulary):
 
 
 @pytest.mark.weights
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("around", [" {}b", "'{}1"])
 def test_real_tokenizers_make_the_same_of_every_letter_there_is(vocabulary, around):
     letters = [chr(code) for code in range(0x20000) if unicodedata.category(chr(code)) not in ("Cs", "Cn")]

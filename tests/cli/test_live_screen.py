@@ -6,7 +6,10 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from burnish.cli.show import RunScreen
+import pytest
+
+from burnish.cli import show
+from burnish.cli.show import RunScreen, WorkBar
 from burnish.wire import RunView
 
 
@@ -55,3 +58,17 @@ def test_the_bar_names_status_steps_and_loss(monkeypatch):
     sent = shown_on_a_terminal(lambda screen: screen.show(a_run(step=3, max_steps=10, loss=1.5, reason="[why]")))
     assert "RUNNING: [why]" in sent
     assert "3/10" in sent and "steps · loss 1.5000" in sent
+
+
+@pytest.mark.parametrize(("quiet_seconds", "silent", "shown"), [(0, False, True), (60, False, False), (0, True, False)])
+def test_work_has_a_bar_where_it_takes_its_time(monkeypatch, quiet_seconds: float, silent: bool, shown: bool):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(show, "_QUIET_SECONDS", quiet_seconds)
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with WorkBar(silent=silent) as bar:
+            bar.move("Reading [rows]", 1, 4)
+    sent = read_all(ours)
+    assert ("Reading [rows]" in sent and "25%" in sent) is shown
+    assert bool(sent) is shown

@@ -237,6 +237,18 @@ def test_the_first_look_is_the_proof_alone_and_reads_little(bench):
     assert len(report.proof) == 3 and report.ledger is None and not report.refusals
 
 
+def test_how_far_it_has_come_is_told_from_the_reading_to_the_last_look(bench):
+    bench.write([chat("a", "b")] * 600)
+    told: list[tuple[str, int, int | None]] = []
+    check_before_run(bench.spec(), bench.setting, on_progress=lambda *how_far: told.append(how_far))
+    assert list(dict.fromkeys(what for what, _, _ in told)) == [
+        "Reading and tokenising",
+        "Checking masks",
+        "Looking for repeats and secrets",
+    ]
+    assert all(total and 0 <= done <= total for _, done, total in told)
+
+
 # -- refusals ---------------------------------------------------------------------
 
 _TURN = "<|im_start|>{{ each.role }}\n{{ each.content }}"

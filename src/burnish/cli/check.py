@@ -29,7 +29,8 @@ def check(
     """
     screen = CheckScreen(str(config), silent=json)
     try:
-        report = _check(read_config_text(config), volume, rows, run, screen)
+        with screen.bar:
+            report = _check(read_config_text(config), volume, rows, run, screen)
     except ServerError:
         raise
     except BurnishError as error:
@@ -48,11 +49,11 @@ def _check(text: str, volume: str | None, rows: int | None, run: str | None, scr
     if volume is None and reading.volume is None and run is None:
         from burnish.cli.here import check_here
 
-        return check_here(reading, rows=rows, on_proof=screen.first, on_progress=screen.move)
+        return check_here(reading, rows=rows, on_proof=screen.first, on_progress=screen.bar.move)
     request = CheckRequest(config=text, volume=volume, rows=rows, run_id=run)
     with open_client() as client:
         if not screen.silent:
             # Two questions, as the second may take a while: the first rows are told of at once.
             screen.first(client.check(request.model_copy(update={"first_look": True})))
-        with screen.waiting("The server reads the rows"):
-            return client.check(request)
+        screen.bar.wait("The server reads the rows")
+        return client.check(request)

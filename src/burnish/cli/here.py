@@ -16,9 +16,10 @@ from typing import BinaryIO
 
 from burnish.cli.place import Place, find_place, find_setting
 from burnish.cli.session import answer, say
+from burnish.cli.show import WorkBar
 from burnish.control.places import require_disk
 from burnish.control.resume import find_resume_point
-from burnish.data.check import check_before_run, check_config
+from burnish.data.check import OnProgress, check_before_run, check_config
 from burnish.dialects import Reading, mask_secrets, read_config
 from burnish.home import Home, find_home
 from burnish.literals import new_run_id, volume_path
@@ -51,7 +52,8 @@ def train_here(text: str, *, volume: str | None, name: str | None, json: bool) -
     reading = read_config(text)
     place = find_place(home, volume or reading.volume)
     directory = RunDirectory.on_volume(place.root, new_run_id())
-    order = _make_order(home, reading, place, directory.run_id)
+    with WorkBar(silent=json) as bar:
+        order = _make_order(home, reading, place, directory.run_id, on_progress=bar.move)
     _write_down(order, directory, text)
     if not json:
         _tell(order, reading, name)
@@ -66,7 +68,7 @@ def check_here(
     *,
     rows: int | None,
     on_proof: Callable[[CheckReport], None],
-    on_progress: Callable[[str, int, int | None], None],
+    on_progress: OnProgress,
 ) -> CheckReport:
     """What `burnish train CONFIG --here` would train on; `ModelError` where the model is not on this machine."""
     home, spec = find_home(), reading.spec
@@ -74,13 +76,13 @@ def check_here(
     return check_config(spec, setting, notes=reading.notes, rows=rows, on_proof=on_proof, on_progress=on_progress)
 
 
-def _make_order(home: Home, reading: Reading, place: Place, run_id: str) -> RunOrder:
+def _make_order(home: Home, reading: Reading, place: Place, run_id: str, *, on_progress: OnProgress) -> RunOrder:
     """Everything the trainer is told, or the refusal that a submission would have met."""
     spec = reading.spec
     setting = find_setting(home, spec, place)
     layout = plan_layout(spec, device=setting.device, offered=setting.offered)
     resume_from = find_resume_point(spec, place.root)
-    check_before_run(spec, setting, notes=reading.notes)
+    check_before_run(spec, setting, notes=reading.notes, on_progress=on_progress)
     needed = setting.storage_bytes(spec)
     require_disk(place.root, "What this run saves", needed)
     return RunOrder(

@@ -112,21 +112,52 @@ def facts_text(run: RunView) -> str:
     return " · ".join(facts)
 
 
-class CheckScreen:
-    """A check as it goes: the proof as soon as it is there, a bar on stderr while rows are read, then the rest."""
+class WorkBar:
+    """What is done now and how much of it; on stderr, on a terminal, after a second. Gone when all is done."""
 
-    def __init__(self, config: str, *, silent: bool = False) -> None:
-        self.silent = silent
-        self._config = config
-        self._console = Console(highlight=False)
+    def __init__(self, *, silent: bool = False) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.fields[count]}"),
+            TextColumn("{task.fields[share]}"),
             console=Console(stderr=True),
+            transient=True,
         )
-        self._task = self._progress.add_task("", total=None, count="")
+        self._task = self._progress.add_task("", total=None, share="")
         self._started_at = time.monotonic()
+        self._silent = silent or not self._progress.console.is_terminal
+
+    def __enter__(self) -> "WorkBar":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._progress.live.is_started:
+            self._progress.stop()
+
+    def move(self, what: str, done: int, total: int | None) -> None:
+        if time.monotonic() - self._started_at > _QUIET_SECONDS:
+            self._start()
+        share = f"{done / total:.0%}" if total else ""
+        self._progress.update(self._task, description=escape(what), completed=done, total=total, share=share)
+
+    def wait(self, what: str) -> None:
+        """For work that does not say how far it is."""
+        self._start()
+        self._progress.update(self._task, description=escape(what), total=None, share="")
+
+    def _start(self) -> None:
+        if not self._silent and not self._progress.live.is_started:
+            self._progress.start()
+
+
+class CheckScreen:
+    """A check as it goes: the proof as soon as it is there, a bar while rows are read, then the rest."""
+
+    def __init__(self, config: str, *, silent: bool = False) -> None:
+        self.silent = silent
+        self.bar = WorkBar(silent=silent)
+        self._config = config
+        self._console = Console(highlight=False)
         self._introduced = False
 
     def first(self, report: CheckReport) -> None:
@@ -140,25 +171,7 @@ class CheckScreen:
         self._write(section("The first rows are refused:", lines) if lines else "The first rows are sound.")
         self._write("")
 
-    def move(self, what: str, done: int, total: int | None) -> None:
-        terminal = self._progress.console.is_terminal and not self.silent
-        if terminal and not self._progress.live.is_started and time.monotonic() - self._started_at > _QUIET_SECONDS:
-            self._progress.start()
-        count = f"{done:,} of {total:,} rows" if total else ""
-        self._progress.update(self._task, description=escape(what), completed=done, total=total, count=count)
-
-    @contextmanager
-    def waiting(self, what: str) -> Iterator[None]:
-        """A bar without an end, for work that does not say how far it is."""
-        if self._progress.console.is_terminal and not self.silent:
-            self._progress.update(self._task, description=escape(what), total=None)
-            self._progress.start()
-        yield
-
     def end(self, report: CheckReport) -> None:
-        if self._progress.live.is_started:
-            self._progress.update(self._task, visible=False)
-            self._progress.stop()
         if self.silent:
             return
         self._introduce(report)

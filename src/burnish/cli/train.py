@@ -12,6 +12,7 @@ from burnish.cli.check_text import summary_lines
 from burnish.cli.follow import ending_text, follow_run
 from burnish.cli.model_folder import newest_model
 from burnish.cli.session import Json, Yes, answer, ask_first, new_app, open_client, say
+from burnish.cli.show import WorkBar
 from burnish.cli.text import NO_MODELS, capacity_text, checkpoints_text, metrics_text, models_text, run_text, runs_text
 from burnish.errors import ConfigError
 from burnish.run.status import RunStatus
@@ -74,7 +75,9 @@ def dispatch(
 
         raise typer.Exit(train_here(text, volume=volume, name=name, json=json))
     with open_client() as client:
-        run = client.runs.submit(text, volume=volume, name=name)
+        with WorkBar(silent=json) as bar:
+            bar.wait("The server checks the config and its rows")
+            run = client.runs.submit(text, volume=volume, name=name)
         if not json:
             _tell_dispatched(client, run, what_next=not follow)
         if follow:

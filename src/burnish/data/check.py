@@ -52,7 +52,7 @@ _SUBMISSION_NEAR_SECONDS = 2.0
 _VALIDATION = "In the validation data: "
 
 OnProgress = Callable[[str, int, int | None], None]
-"""What is done now, how many rows of it, and of how many if that is known."""
+"""What is done now, how much of it in rows or bytes, and of how much if that is known."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,21 @@ def check_config(
     return check.report
 
 
-def check_before_run(spec: TrainSpec, setting: Setting, *, notes: tuple[str, ...] = ()) -> CheckReport:
+def check_before_run(
+    spec: TrainSpec,
+    setting: Setting,
+    *,
+    notes: tuple[str, ...] = (),
+    on_progress: OnProgress = lambda what, done, total: None,
+) -> CheckReport:
     """As a submission does it: all of a small data set, the first rows of a large one. Raises the first refusal.
 
     What was tokenised is kept where the trainer looks for it.
     """
     rows = _SUBMISSION_ROWS if _data_bytes(spec.data, setting.data_path) > _SMALL_BYTES else None
-    report = check_config(spec, setting, notes=notes, rows=rows, near_seconds=_SUBMISSION_NEAR_SECONDS)
+    report = check_config(
+        spec, setting, notes=notes, rows=rows, near_seconds=_SUBMISSION_NEAR_SECONDS, on_progress=on_progress
+    )
     for refusal in report.refusals:
         raise error_from_code(refusal.code, refusal.message, refusal.hint)
     return report
@@ -214,7 +222,8 @@ class _Check:
             self._path(data),
             directory,
             rows=self.rows,
-            say=lambda text: self.on_progress(text, 0, None),
+            say=lambda text: None,
+            on_progress=lambda done, total, rows, tokens: self.on_progress("Reading and tokenising", done, total),
         )
 
     def _count_store(self, data: SourceData, renderer: ChatRenderer, store: TokenStore) -> None:

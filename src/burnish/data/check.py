@@ -39,7 +39,7 @@ from burnish.run.forecast import forecast_storage_bytes
 from burnish.run.lint import lint
 from burnish.run.outline import outline_run
 from burnish.run.plan import Layout, plan_horizon, plan_layout
-from burnish.run.report import SHOWN, CheckReport, LedgerReport, ProofRow, Refusal, SkippedRow, refusals_of
+from burnish.run.report import HELD_OUT, SHOWN, CheckReport, LedgerReport, ProofRow, Refusal, SkippedRow, refusals_of
 from burnish.spec.train import Data, FakeData, LossMask, SourceData, TrainSpec
 
 PROOF_ROWS = 5
@@ -295,7 +295,7 @@ class _Check:
             return
         place = self.setting.validation_path or Path(wish.data.path)
         if _has(wish.data, place):
-            yield "[val]", _conversations(wish.data, place, self.rows)
+            yield HELD_OUT, _conversations(wish.data, place, self.rows)
 
     def _path(self, data: SourceData) -> Path:
         return self.setting.data_path or Path(data.path)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from burnish.run.report import LedgerReport, PlanReport, Warned
+from burnish.run.report import HELD_OUT, LedgerReport, PlanReport, Warned
 from burnish.spec.train import AdamW, Constant, Linear, SourceData, TrainSpec
 
 _USUAL_RATES = ((10_000_000, 1e-2), (2_000_000_000, 1e-3), (None, 1e-4))
@@ -170,10 +170,12 @@ def _content(data: SourceData, ledger: LedgerReport) -> Iterator[Warned]:
         )
     for shared in ledger.shared:
         if shared.exact + shared.near:
+            held_out = shared.split == HELD_OUT
             yield Warned(
-                key="data.splits",
-                text=f"{shared.exact + shared.near} of {shared.rows} rows of the split {shared.split} are trained on.",
-                reason="A score on that split will tell what was learnt by heart.",
+                key="val.data.name" if held_out else "data.splits",
+                text=f"{shared.exact + shared.near} of {shared.rows} rows of "
+                f"{'the validation data' if held_out else f'the split {shared.split}'} are trained on.",
+                reason="A score on them will tell what was learnt by heart.",
             )
     if secrets := sum(ledger.private.secrets.values()):
         yield Warned(

@@ -13,6 +13,9 @@ from burnish.run.events import Share
 SHOWN = 10
 """Of rows, pairs and places, a list names the first so many; a count beside it tells them all."""
 
+HELD_OUT = "[val]"
+"""Stands in the place of a split's name for the validation data of the config."""
+
 
 _KEPT_TOKENS = 2_048
 """Of each row of a proof that is kept with a run."""
@@ -109,6 +112,7 @@ class Shared(Part):
     """Rows of another split that are trained on as well."""
 
     split: str
+    """Its name, or `HELD_OUT`."""
     rows: int
     """Of that split, all in all."""
     exact: int

@@ -429,8 +429,27 @@ def test_validation_data_that_cannot_be_read_is_refused_as_such(bench, lines, sa
         bench.write(lines, "held-out.jsonl")
     report = check_config(*_with_validation(bench))
     [refused] = report.refusals
-    assert said in refused.message
+    assert refused.message.startswith("In the validation data: ") and said in refused.message
     assert report.ledger is not None  # the rest is looked at all the same
+
+
+@pytest.mark.parametrize(
+    ("row_tokens", "overflow", "said"),
+    [(16, "drop", "no row is left to train on"), (60, "error", "1 of 2 rows are longer"), (60, "drop", "")],
+)
+def test_validation_data_that_does_not_fit_is_refused_before_the_run(bench, row_tokens, overflow, said: str):
+    bench.write([chat("one", "first answer")])
+    bench.write(
+        [chat("two", "an answer"), chat("three", "an answer that goes on for " + "long " * 9)], "held-out.jsonl"
+    )
+    spec, setting = _with_validation(bench)
+    data = SourceData(path="held-out.jsonl", shuffle=False, overflow=overflow)
+    spec = spec.model_copy(update={"validation": Validation(data=data, row_tokens=row_tokens)})
+    told = [(each.message, each.hint) for each in check_config(spec, setting).refusals]
+    assert len(told) == (said != "")
+    for message, hint in told:
+        assert message.startswith("In the validation data: ") and said in message
+        assert hint.startswith("Raise val.data.seq_len, or set") and "under [val.data]" in hint
 
 
 def test_rows_shared_with_the_validation_split_are_found(bench):

@@ -28,6 +28,7 @@ from burnish.data.prepare import (
     pack_data,
     prepare_data,
     row_loader,
+    validation_spec,
 )
 from burnish.data.proof import TokenJudge, lost_turn, prove_sample
 from burnish.data.render import ChatRenderer
@@ -50,6 +51,7 @@ _SMALL_BYTES = 32 << 20
 _SUBMISSION_ROWS = 2_000
 _SUBMISSION_NEAR_SECONDS = 2.0
 _VALIDATION = "In the validation data: "
+_BAD_ROWS = " rows cannot be used: "
 
 OnProgress = Callable[[str, int, int | None], None]
 """What is done now, how much of it in rows or bytes, and of how much if that is known."""
@@ -108,6 +110,7 @@ def check_config(
         check.look_at_held_out_rows()
         on_proof(check.report)
         check.count(spec.data)
+    check.count_held_out_rows()
     return check.report
 
 
@@ -164,6 +167,7 @@ class _Check:
         self.rows, self.near_seconds, self.up_to_step, self.on_progress = rows, near_seconds, up_to_step, on_progress
         self.report = CheckReport(model=spec.model)
         self._of_first_rows: list[Refusal] = []
+        self._of_first_held_out_rows: list[Refusal] = []
         """Told again of all rows, where all are read."""
         self._layout: Layout | None = None
         self._renderer: ChatRenderer | None = None
@@ -187,18 +191,34 @@ class _Check:
         wish = self.spec.validation
         if wish is None:
             return
-        with self._refusing():
+        with self._refusing(_of_validation):
             renderer = load_data_renderer(self.spec, wish.data, self.setting.model_directory)
             _, faults = _prove_first(wish.data, self.setting.validation_path or Path(wish.data.path), renderer, 0)
-            self._refuse(*(_of_validation(fault) for fault in faults))
+            told = [_of_validation(fault) for fault in faults]
+            self._refuse(*told)
+            self._of_first_held_out_rows = [
+                refusal for fault in told for refusal in refusals_of(fault) if _BAD_ROWS in refusal.message
+            ]
+
+    def count_held_out_rows(self) -> None:
+        """What only all of the validation rows show: that none of them fits, or has anything to predict."""
+        held_out = validation_spec(self.spec)
+        if held_out is None:
+            return
+        data = held_out.data
+        assert isinstance(data, SourceData)
+        path = self.setting.validation_path or Path(data.path)
+        with self._storing() as directory, self._refusing(_of_validation):
+            store = self._open(held_out, data, path, directory)
+            facts = pack_data(held_out, data, store).facts
+            self._add(refusals=[each for each in self.report.refusals if each not in self._of_first_held_out_rows])
+            self._refuse(*map(_of_validation, find_refusals(held_out, data, store, facts)))
 
     def count(self, data: SourceData) -> None:
         if self._renderer is None:
             return
-        with TemporaryDirectory(prefix="burnish-check-") as place, self._refusing():
-            # A part of the data set is no trainer's to find.
-            directory = self.setting.store_directory if self.rows is None else Path(place)
-            self._count_store(data, self._renderer, self._open(data, directory))
+        with self._storing() as directory, self._refusing():
+            self._count_store(data, self._renderer, self._open(self.spec, data, self._path(data), directory))
 
     def look_at_made_up_rows(self) -> None:
         with self._refusing():
@@ -212,14 +232,20 @@ class _Check:
             self._add(complete=True, renderer="none: the tokens are made up")
             self._foresee(prepared)
 
-    def _open(self, data: SourceData, directory: Path) -> TokenStore:
+    @contextmanager
+    def _storing(self) -> Iterator[Path]:
+        # A part of the data set is no trainer's to find.
+        with TemporaryDirectory(prefix="burnish-check-") as place:
+            yield self.setting.store_directory if self.rows is None else Path(place)
+
+    def _open(self, spec: TrainSpec, data: SourceData, path: Path, directory: Path) -> TokenStore:
         # Rows that cannot be used are counted here and refused below, so that the ledger is whole.
         lenient = data.model_copy(update={"on_bad_row": "skip"})
         return open_data(
-            self.spec,
+            spec,
             lenient,
             self.setting.model_directory,
-            self._path(data),
+            path,
             directory,
             rows=self.rows,
             say=lambda text: None,
@@ -305,11 +331,11 @@ class _Check:
         self._add(lint=lint(self.spec, notes=self.notes, parameters=parameters, plan=report.plan, ledger=report.ledger))
 
     @contextmanager
-    def _refusing(self) -> Iterator[None]:
+    def _refusing(self, told: Callable[[BurnishError], BurnishError] = lambda error: error) -> Iterator[None]:
         try:
             yield
         except BurnishError as error:
-            self._refuse(error)
+            self._refuse(told(error))
 
     def _refuse(self, *errors: BurnishError) -> None:
         known = self.report.refusals
@@ -415,8 +441,12 @@ def _judge_masks(store: TokenStore, renderer: ChatRenderer, on_progress: OnProgr
     return count
 
 
-def _of_validation(fault: DataError) -> DataError:
-    return DataError(f"{_VALIDATION}{fault.message}", hint=fault.hint)
+def _of_validation(fault: BurnishError) -> BurnishError:
+    """The same, by the names that the validation data's keys have."""
+    if not isinstance(fault, DataError):
+        return fault
+    hint = fault.hint.replace("[data]", "[val.data]").replace("data.", "val.data.")
+    return DataError(f"{_VALIDATION}{fault.message}", hint=hint)
 
 
 def _doubled_opening(where: str, count: int, token: str) -> DataError:

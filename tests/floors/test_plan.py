@@ -73,6 +73,11 @@ def test_schedules_rise_to_the_peak_and_fall_to_the_minimum(schedule):
     assert rates[:4] == sorted(rates[:4]) and rates[3:] == sorted(rates[3:], reverse=True)
 
 
+def test_warmup_and_decay_that_fill_the_run_meet_at_the_peak():
+    schedule = Linear(warmup_steps=2, decay_steps=3)
+    assert [learning_rate_at(s, peak=1.0, schedule=schedule, steps=5) for s in range(1, 6)] == [0, 0.5, 1, 0.5, 0]
+
+
 def test_a_decay_of_one_step_divides_nothing_by_zero():
     schedule = Linear(warmup_steps=0, decay_steps=1)
     assert [learning_rate_at(s, peak=1.0, schedule=schedule, steps=3) for s in (1, 2, 3)] == [1.0, 1.0, 0.0]

@@ -116,7 +116,9 @@ def learning_rate_at(step: int, *, peak: float, schedule: Schedule, steps: int) 
         return _between(schedule.minimum, peak, (step - 1) / warmup)
     match schedule:
         case Linear(decay_steps=decay):
-            gone = (step - (steps - decay)) / decay if decay else 0.0
+            # Of three steps down the first is at the peak and the last at the minimum, as prime-rl has them.
+            nth = step - (steps - decay)
+            gone = (nth - 1) / (decay - 1) if decay > 1 else float(nth == decay)
             return _between(peak, schedule.minimum, max(0.0, gone))
         case Cosine():
             gone = (step - warmup - 1) / max(1, steps - warmup - 1)
@@ -175,5 +177,5 @@ def _check_schedule(spec: TrainSpec) -> None:
     if schedule.decay_steps and steps is not None and warmup + schedule.decay_steps > steps:
         raise PlanError(
             f"warmup_steps ({warmup}) and decay_steps ({schedule.decay_steps}) together exceed max_steps ({steps}).",
-            hint="Shorten one of them.",
+            hint="Shorten one of them. Where decay_steps is not written it is 10; decay_steps = 0 is no decay.",
         )

@@ -3,12 +3,15 @@
 import random
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from burnish.data.audit import audit_rows
-from burnish.data.conversations import Conversation, Message
+from burnish.data.conversations import Conversation, Image, Message
 from burnish.data.duplicates import NearIndex, sketch
+from burnish.data.tools import ToolCall
 
 WORDS = [f"w{number:x}{number * 7919 % 997:x}" for number in range(3000)]
 
@@ -44,6 +47,17 @@ def test_a_system_turn_that_all_rows_share_makes_them_no_duplicates():
     rows = [said(story(number, 30), f"x:{number}", system=story(99, 500)) for number in range(20)]
     near = audit_rows(rows).near_duplicates
     assert near is not None and near.rows == 0
+
+
+def test_one_question_of_many_pictures_or_one_with_another_call_is_no_repeat():
+    pictures = [Image(0, 8, 8, source) for source in (b"one", b"two", Path("three.png"))]
+    asked = [Message("user", "What does this picture show?", images=(picture,)) for picture in pictures]
+    calls = [ToolCall("search", {"query": story(number, 20)}) for number in range(2)]
+    rows = [Conversation((each, Message("assistant", "A dog.")), f"x:{place}") for place, each in enumerate(asked)]
+    rows += [Conversation((Message("assistant", "", tool_calls=(call,)),), f"y:{call.arguments}") for call in calls]
+    audit = audit_rows([*rows, replace(rows[0], where="x:9")])
+    assert audit.near_duplicates is not None and audit.near_duplicates.rows == 0
+    assert [(pair.row, pair.earlier) for pair in audit.duplicates.first] == [("x:9", "x:0")]
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.5, 1.0])

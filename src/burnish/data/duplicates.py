@@ -5,13 +5,15 @@ with those alone that share a band of its sketch, and only the first row of each
 with. Knows no file and no token.
 """
 
+import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from burnish.data.conversations import Conversation
+from burnish.data.conversations import Conversation, Message
 from burnish.run.report import SHOWN, Repeats, RowPair
 
 if TYPE_CHECKING:
@@ -92,7 +94,17 @@ def likeness_text(conversation: Conversation) -> str:
     if conversation.text is not None:
         return conversation.text
     spoken = [message for message in conversation.messages if message.role != "system"]
-    return "\n".join(part for message in spoken for part in (message.reasoning or "", message.content) if part)
+    return "\n".join(part for message in spoken for part in _said(message) if part)
+
+
+def _said(message: Message) -> Iterator[str]:
+    yield message.reasoning or ""
+    yield message.content
+    yield from (f"{call.name} {call.arguments}" for call in message.tool_calls)
+    # One question asked of many pictures is asked many times, and is no repeat.
+    for image in message.images:
+        source = image.source if isinstance(image.source, bytes) else str(image.source).encode()
+        yield hashlib.blake2b(source).hexdigest()
 
 
 def sketch(text: str) -> np.ndarray | None:

@@ -147,6 +147,22 @@ def test_a_misspelt_or_misplaced_key_is_answered_with_the_one_meant(
         read_config(asking({key: 1}))
 
 
+@pytest.mark.parametrize(
+    ("key", "given", "hint"),
+    [
+        ("renderer.name", "qwen-3", 'Did you mean "qwen3"?'),
+        ("data.overflow", "truncated", 'Did you mean "truncate"?'),
+        ("data.overflow", "?", ""),
+    ],
+)
+def test_a_misspelt_choice_is_answered_with_the_one_meant(
+    key: str, given: str, hint: str, asking: Callable[..., str]
+) -> None:
+    with pytest.raises(ConfigError, match="is not one of") as refused:
+        read_config(asking({key: given}))
+    assert refused.value.hint == hint
+
+
 def test_a_key_like_no_other_gets_no_suggestion(asking: Callable[..., str]) -> None:
     with pytest.raises(ConfigError, match=r"^zzyzx is not a known key\.$"):
         read_config(asking({"zzyzx": 1}))

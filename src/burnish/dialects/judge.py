@@ -1,8 +1,10 @@
 """Holds a document against a schema: what is unknown, malformed, refused or idle. Knows no dialect."""
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from math import isfinite
 from typing import Any, Generic, TypeVar
 
@@ -178,13 +180,12 @@ def _malformed(path: KeyPath, detail: ErrorDetails) -> Fault:
         case "union_tag_invalid":
             tag = str(context["discriminator"]).strip("'")
             given = value.get(tag) if isinstance(value, dict) else None
-            choices = str(context["expected_tags"]).replace("'", '"')
-            return Fault("invalid", f"{key}.{tag}", f"{key}.{tag} = {shown(given)} is not one of {choices}.")
+            return _not_among(f"{key}.{tag}", f"{key}.{tag} = {shown(given)}", given, str(context["expected_tags"]))
         case "union_tag_not_found":
             tag = str(context["discriminator"]).strip("'")
             return Fault("invalid", f"{key}.{tag}", f"{key}.{tag} is missing.", f"Set {tag} under [{key}].")
         case "literal_error":
-            return Fault("invalid", key, f"{said} is not one of {str(context['expected']).replace(chr(39), chr(34))}.")
+            return _not_among(key, said, value, str(context["expected"]))
         case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than":
             return Fault("invalid", key, f"{said} is out of range: it must be {_range(kind, context)}.")
         case "finite_number":
@@ -193,6 +194,13 @@ def _malformed(path: KeyPath, detail: ErrorDetails) -> Fault:
             return Fault("invalid", key, f"{key} is empty.", "Fill it in, or leave it out.")
     wanted = _NOT_A.get(kind.partition("_")[0], "what this key takes")
     return Fault("invalid", key, f"{said} is not {wanted}.", _way_out(wanted, key))
+
+
+def _not_among(key: str, said: str, given: object, expected: str) -> Fault:
+    """`expected` as pydantic lists it: `'constant', 'linear' or 'cosine'`."""
+    near = get_close_matches(str(given), re.findall("'([^']*)'", expected), n=1)
+    hint = f'Did you mean "{near[0]}"?' if near else ""
+    return Fault("invalid", key, f"{said} is not one of {expected.replace(chr(39), chr(34))}.", hint)
 
 
 def _range(kind: str, context: dict[str, Any]) -> str:

@@ -89,15 +89,31 @@ def test_a_refusal_is_a_report_with_exit_code_1(terminal, text, code, words):
     report = CheckReport.model_validate(terminal.json("check", "sft.toml", code=1))
     assert report.refusals[0].code == code and words in report.refusals[0].message
     said = terminal.run("check", "sft.toml", code=1).stdout
-    assert "Verdict: refused." in said and report.refusals[0].message in said
+    assert "Verdict: refused" in said and said.count(report.refusals[0].message) == 1
 
 
 def test_bad_rows_are_refused_and_the_rest_is_told_all_the_same(here):
     here.write("my-data/train.jsonl", ROW + "42\n")
     said = here.run("check", "sft.toml", code=1).stdout
-    assert "The first rows are refused:\n  1 of 2 rows cannot be used: train.jsonl:2: a number" in said
+    assert "Refused at first sight:\n  1 of 2 rows cannot be used: train.jsonl:2: a number" in said
     assert "Rows read:       2, 1 used, 1 skipped (bad row)" in said
     assert said.count("Hint: Correct these rows") == 2
+
+
+def test_rows_that_share_a_fault_are_told_of_together(here):
+    here.write("my-data/train.jsonl", "1\n" + ROW + '{"q": 1}\n2\n')
+    said = here.run("check", "sft.toml", code=1).stdout
+    told = "train.jsonl:1, train.jsonl:4: a number, not an object"
+    assert f"3 of 4 rows cannot be used: {told}; train.jsonl:3: no known columns" in said
+    assert f"  Skipped {told}\n" in said
+
+
+def test_a_data_set_that_is_not_there_is_told_of_once_with_where_it_was_looked_for(here):
+    here.write("sft.toml", config("/volume/datasets/my-data"))
+    said = here.run("check", "sft.toml", code=1).stdout
+    assert said.count("/volume/datasets/my-data does not exist.\n") == 1
+    assert "With --volume NAME, data.name is a path on that volume" in said
+    assert said.endswith("Verdict: refused, for what is said above.\n")
 
 
 def test_on_a_volume_the_server_says_the_same(at):

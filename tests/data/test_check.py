@@ -258,7 +258,7 @@ _TEMPLATE = "{%- for each in messages -%}" + _TURN + "<|im_end|>\n{%- endfor -%}
 def test_rows_that_cannot_be_used_are_refused_and_counted_all_the_same(bench):
     bench.write([chat("a", "b"), "42", *[chat("a", "c")] * 30, "17"])
     assert bench.refusal().startswith(
-        "2 of 33 rows cannot be used: train.jsonl:2: a number, not an object; train.jsonl:33"
+        "2 of 33 rows cannot be used: train.jsonl:2, train.jsonl:33: a number, not an object."
     )
     assert bench.ledger().rows_skipped == {"bad row": 2}
 

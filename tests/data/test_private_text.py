@@ -71,7 +71,7 @@ def test_a_password_in_a_url_and_a_random_word_set_to_a_name_are_secrets():
         "'token': 'a8F3kD93hfKs02mXPq71'",
     ):
         [found] = find_private(text)
-        assert (found.kind, found.shown) == ("secret that is set to a name", "a8…71")
+        assert (found.kind, found.shown) == ("secret in an assignment", "a8…71")
 
 
 @given(st.lists(st.sampled_from([*SECRETS, *PERSONAL, "and", "\n", "é", "漢", "🙂"]), max_size=8))

@@ -115,7 +115,7 @@ def test_of_many_bad_rows_the_first_ten_are_named_and_the_rest_counted(bench):
     bench.write(*["null"] * 12, _chat("ok", "yes"), *["[]"] * 20)
     with pytest.raises(DataError) as caught:
         bench.prepare()
-    assert caught.value.message.startswith("32 of 33 rows cannot be used: data.jsonl:1: ")
+    assert caught.value.message.startswith("32 of 33 rows cannot be used: data.jsonl:1, ")
     assert caught.value.message.endswith("data.jsonl:10: null, not an object; and 22 more.")
     assert bench.prepare(on_bad_row="skip").facts.conversations_dropped == {"bad row": 32}
 

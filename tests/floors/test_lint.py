@@ -80,7 +80,7 @@ def test_adapters_have_a_range_of_their_own_and_other_optimizers_none():
 
 def test_keys_without_effect_are_warned_of_with_the_dialects_reason():
     [warned] = lint(a_spec(), notes=("model.attn has no effect here: there is one way.", "epochs is read as epochs."))
-    assert (warned.key, warned.reason) == ("model.attn", "there is one way.")
+    assert (warned.key, warned.reason) == ("model.attn", "There is one way.")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,8 @@ def test_a_plan_that_few_people_mean(wish, rows, warned):
     [
         ({"pack": False}, {"longest_sample": 200}, ["data.seq_len"]),
         ({}, {"samples": 400, "samples_skipped": {"too long": 600}, "longest_sample": 5000}, ["data.seq_len"]),
+        ({}, {"samples": 940, "samples_skipped": {"too long": 60}}, ["data.seq_len"]),
+        ({}, {"samples": 950, "samples_skipped": {"too long": 50}}, []),
         ({"overflow": "truncate"}, {"samples_cut": 600, "longest_sample": 5000}, ["data.seq_len"]),
         ({"pack": False}, {"slots": 1_000_000}, ["data.pack"]),
         ({"on_bad_row": "skip"}, {"rows_skipped": {"bad row": 101}}, ["data.on_bad_row"]),
@@ -116,6 +118,7 @@ def test_a_plan_that_few_people_mean(wish, rows, warned):
         ({}, {"duplicates": Repeats(rows=40), "near_duplicates": Repeats(rows=11)}, ["data.name"]),
         ({}, {"duplicates": Repeats(rows=40), "near_duplicates": Repeats(rows=10)}, []),
         ({}, {"shared": [Shared(split="test", rows=5, exact=0, near=1)]}, ["data.splits"]),
+        ({}, {"shared": [Shared(split="[val]", rows=5, exact=0, near=1)]}, ["val.data.name"]),
         ({}, {"private": PrivateText(secrets={"AWS key": 2})}, ["data.name"]),
         ({}, {"private": PrivateText(personal={"e-mail address": 2})}, []),
     ],

@@ -6,8 +6,8 @@ from burnish.literals import format_size
 from burnish.run.report import CheckReport, Comparison, LedgerReport, PlanReport, Refusal, Repeats, Warned
 
 
-def report_text(report: CheckReport) -> str:
-    """All of a report but its proof."""
+def report_text(report: CheckReport, *, refusals_told: bool = False) -> str:
+    """All of a report but its proof. `refusals_told`: they stand right above."""
     parts = []
     if report.ledger:
         of = "" if report.complete else f" of the first {report.ledger.rows_read:,} rows"
@@ -17,7 +17,8 @@ def report_text(report: CheckReport) -> str:
         parts.append(section("What keys are taken to mean", report.plan.meanings))
     if report.lint:
         parts.append(section("Warnings", lint_lines(report.lint)))
-    return "\n\n".join(filter(None, [*parts, stream_text(report), verdict_text(report.refusals)]))
+    verdict = "Verdict: refused, for what is said above." if refusals_told else verdict_text(report.refusals)
+    return "\n\n".join(filter(None, [*parts, stream_text(report), verdict]))
 
 
 def section(title: str, lines: Iterable[str]) -> str:
@@ -31,15 +32,14 @@ def verdict_text(refusals: Sequence[Refusal]) -> str:
 
 
 def refusal_lines(refusal: Refusal) -> list[str]:
-    blamed = f"{refusal.key}: " if refusal.key else ""
-    return [f"{blamed}{refusal.message}", *([f"Hint: {refusal.hint}"] if refusal.hint else [])]
+    return [_of_key(refusal.key, refusal.message), *([f"Hint: {refusal.hint}"] if refusal.hint else [])]
 
 
 def ledger_lines(ledger: LedgerReport) -> list[str]:
     left = f"{ledger.tokens:,}, {ledger.trained_tokens:,} trained ({_share(ledger.trained_tokens, ledger.tokens)})"
     facts = [
         ("Rows read", f"{ledger.rows_read:,}, {ledger.rows_used:,} used{_reasons(ledger.rows_skipped)}"),
-        ("Samples", f"{ledger.samples:,}{_reasons(ledger.samples_skipped)}"),
+        ("Samples", f"{ledger.samples:,}{_more_than_rows(ledger)}{_reasons(ledger.samples_skipped)}"),
         ("Tokens rendered", f"{ledger.tokens_rendered:,}, {ledger.trained_tokens_rendered:,} trained"),
         ("- skipped", _amount(_sum(ledger.tokens_skipped), _sum(ledger.trained_tokens_skipped))),
         ("- cut", _amount(ledger.tokens_cut, ledger.trained_tokens_cut, f" off {ledger.samples_cut:,} samples")),
@@ -63,7 +63,9 @@ def plan_lines(plan: PlanReport) -> list[str]:
     rate = plan.learning_rate
     warmup = f"{plan.warmup_steps:,} of warmup" if plan.warmup_steps else ""
     decay = f"{plan.decay_steps:,} of decay" if plan.decay_steps else ""
-    devices = f"{plan.readers} device{'s' if plan.readers > 1 else ''}"
+    on_each = (
+        f"{plan.packed_rows_per_reader:,} on each of {plan.readers} devices" if plan.readers > 1 else "on 1 device"
+    )
     return columns(
         [
             (
@@ -71,10 +73,7 @@ def plan_lines(plan: PlanReport) -> list[str]:
                 f"{plan.steps:,} ({', '.join(filter(None, [f'{plan.steps_per_epoch:,} to an epoch', warmup, decay]))})",
             ),
             ("Epochs", f"{plan.epochs:.2f}"),
-            (
-                "A step",
-                f"{plan.packed_rows_per_step:,} packed rows, {plan.packed_rows_per_reader:,} on each of {devices}",
-            ),
+            ("A step", f"{_rows(plan.packed_rows_per_step, 'packed ')}, {on_each}"),
             (
                 "Tokens per step",
                 f"{plan.slots_per_step:,} slots, {plan.tokens_per_step:,.0f} tokens on average, "
@@ -87,7 +86,7 @@ def plan_lines(plan: PlanReport) -> list[str]:
 
 
 def lint_lines(lint: Iterable[Warned]) -> list[str]:
-    return [f"{warned.key}: {warned.text} {warned.reason}" for warned in lint]
+    return [f"{_of_key(warned.key, warned.text)} {warned.reason}" for warned in lint]
 
 
 def stream_text(report: CheckReport) -> str:
@@ -126,6 +125,11 @@ def columns(facts: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{name + ':':<{width}} {text}" for name, text in rows]
 
 
+def _of_key(key: str, sentence: str) -> str:
+    """A sentence that does not begin with the key it is about has it in front."""
+    return sentence if not key or sentence.startswith(key) else f"{key}: {sentence}"
+
+
 def _amount(tokens: int, trained: int, more: str = "") -> str:
     return f"{tokens:,}, {trained:,} trained{more}" if tokens else ""
 
@@ -138,9 +142,18 @@ def _source(ledger: LedgerReport, name: str) -> str:
     )
 
 
+def _more_than_rows(ledger: LedgerReport) -> str:
+    several = ledger.samples > ledger.rows_used and not ledger.tokens_repeated
+    return ", as some rows make one of each answer (data.history_thinking)" if several else ""
+
+
 def _skipped(ledger: LedgerReport) -> list[str]:
-    lines = [f"Skipped {row.source}: {row.reason}" for row in ledger.skipped]
-    more = _sum(ledger.rows_skipped) - len(lines)
+    """Rows that share a reason are told of together."""
+    places: dict[str, list[str]] = {}
+    for row in ledger.skipped:
+        places.setdefault(row.reason, []).append(row.source)
+    lines = [f"Skipped {', '.join(sources)}: {reason}" for reason, sources in places.items()]
+    more = _sum(ledger.rows_skipped) - len(ledger.skipped)
     return [*lines, f"Skipped {more:,} more"] if lines and more > 0 else lines
 
 
@@ -163,7 +176,7 @@ def _reasons(counts: Mapping[str, int]) -> str:
 
 
 def _repeats(repeats: Repeats) -> str:
-    return f"{repeats.rows:,} to the letter, of {repeats.groups:,}" if repeats.rows else "none"
+    return f"{repeats.rows:,} to the letter, copies of {_rows(repeats.groups)}" if repeats.rows else "none"
 
 
 def _near(ledger: LedgerReport) -> str:
@@ -171,7 +184,7 @@ def _near(ledger: LedgerReport) -> str:
     if near is None:
         return "not looked for"
     compared = f" (among the first {ledger.near_rows:,} rows)" if ledger.near_rows < ledger.rows_used else ""
-    return (f"{near.rows:,}, of {near.groups:,}" if near.rows else "none") + compared
+    return (f"{near.rows:,}, like {_rows(near.groups)} before" if near.rows else "none") + compared
 
 
 def _shared(exact: int, near: int, rows: int) -> str:
@@ -180,6 +193,10 @@ def _shared(exact: int, near: int, rows: int) -> str:
 
 def _kinds(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {kind}" for kind, count in counts.items()) or "none found"
+
+
+def _rows(count: int, kind: str = "") -> str:
+    return f"{count:,} {kind}row{'s' if count != 1 else ''}"
 
 
 def _share(part: int, whole: int) -> str:

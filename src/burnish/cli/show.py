@@ -22,7 +22,7 @@ from rich.text import Text
 from burnish.cli.check_text import refusal_lines, report_text, section
 from burnish.cli.text import span_text
 from burnish.literals import printable
-from burnish.run.report import CheckReport, ProofRow
+from burnish.run.report import CheckReport, ProofRow, Refusal
 from burnish.wire import RunView
 
 _QUIET_SECONDS = 1.0
@@ -159,23 +159,27 @@ class CheckScreen:
         self._config = config
         self._console = Console(highlight=False)
         self._introduced = False
+        self._told: list[Refusal] = []
 
     def first(self, report: CheckReport) -> None:
         """The proof of the first rows, and whether they show something wrong."""
-        if self.silent or not (report.proof or report.refusals):
+        # Without a renderer no row was read, and none will be: the verdict is next.
+        if self.silent or not report.renderer or not (report.proof or report.refusals):
             return
         self._introduce(report)
         if report.proof:
             self._show_proof(report.proof)
         lines = [line for refusal in report.refusals for line in refusal_lines(refusal)]
-        self._write(section("The first rows are refused:", lines) if lines else "The first rows are sound.")
+        self._write(section("Refused at first sight:", lines) if lines else "The first rows are sound.")
         self._write("")
+        self._told = report.refusals
 
     def end(self, report: CheckReport) -> None:
         if self.silent:
             return
         self._introduce(report)
-        self._write(report_text(report))
+        told = bool(self._told) and self._told == report.refusals and report.ledger is None
+        self._write(report_text(report, refusals_told=told))
 
     def _introduce(self, report: CheckReport) -> None:
         if not self._introduced and report.model:

@@ -68,12 +68,21 @@ class Ledger:
     def check(self) -> None:
         assert self.read == self.used + self.dropped.total(), self
 
+    def _by_reason(self) -> dict[str, list[str]]:
+        """Rows that share a fault are told of together."""
+        told: dict[str, list[str]] = {}
+        for row in self.bad_rows:
+            told.setdefault(row.reason, []).append(row.where)
+        return told
+
     def bad_rows_error(self) -> DataError:
         """The refusal: the first ten by name, and the total."""
         total = self.dropped["bad row"]
-        shown = "; ".join(map(str, self.bad_rows))
+        shown = "; ".join(f"{', '.join(places)}: {reason}" for reason, places in self._by_reason().items())
         more = f"; and {total - len(self.bad_rows)} more" if total > len(self.bad_rows) else ""
         return DataError(
             f"{total} of {self.read} rows cannot be used: {shown}{more}.",
-            hint='Correct these rows, or set on_bad_row = "skip" under [data] to train on the rest.',
+            hint='Correct these rows, or set on_bad_row = "skip" under [data] to train on the rest.'
+            if total < self.read
+            else "Correct these rows; docs/data.md tells what a row may hold.",
         )

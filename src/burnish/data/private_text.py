@@ -157,7 +157,7 @@ _PATTERNS = (
     _secret("JSON web token", "eyj", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     _secret("password in a URL", "://", r"\b[a-z][a-z0-9+.-]*://[^\s/:@'\"<>]*:([^\s/@'\"<>]{3,})@[^\s/@]"),
     _secret(
-        "secret that is set to a name",
+        "secret in an assignment",
         _NAMES,
         r"(?i:(?:key|token|secret|passw(?:or)?d|pwd|credentials?)[\"']?\s{0,4}[:=]\s{0,4}[\"']?)"
         r"([A-Za-z0-9+/_.~=-]{16,})",

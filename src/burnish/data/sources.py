@@ -325,11 +325,14 @@ def _missing(path: Path, called: str) -> DataError:
     while not parent.exists() and parent != parent.parent:
         parent, parts = parent.parent, parts[:-1]
     shown = ("/" if called.startswith("/") else "") + "/".join(part for part in parts if part != ".")
-    place = f"{shown} holds" if shown else "where it is looked for, there is"
+    if parent == parent.parent:
+        listing = ""
+    else:
+        listing = f"; {f'{shown} holds' if shown else 'where it is looked for, there is'}: {_entries(parent)}"
     return DataError(
-        f"{called} does not exist; {place}: {_entries(parent)}.",
-        hint="data.name is a path on the run's volume, and a dataset must be put there first: burnish volumes put "
-        "<volume> ./my-data /datasets/my-data. With --here and no volume it is a path from the current folder.",
+        f"{called} does not exist{listing}.",
+        hint="With --volume NAME, data.name is a path on that volume, once the data is put there: burnish volumes put "
+        "NAME ./my-data /datasets/my-data. Without a volume it is a path from the current folder.",
     )
 
 

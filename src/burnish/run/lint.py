@@ -13,6 +13,7 @@ _MANY_EPOCHS = 10
 _LEAST_TRAINED_SHARE = 0.01
 _LEAST_FILL = 0.5
 _MANY_REPEATS = 0.05
+_MANY_LONG = 0.05
 _MANY_BAD_ROWS = 0.1
 _ROOMY = 4
 """A row this many times as long as the longest conversation is longer than anybody needs."""
@@ -39,7 +40,8 @@ def _idle_keys(notes: Sequence[str]) -> Iterator[Warned]:
     for note in notes:
         if " has no effect" in note:
             key, _, reason = note.partition(" has no effect")
-            yield Warned(key=key, text=f"{key} has no effect.", reason=reason.removeprefix(" here").lstrip(": "))
+            reason = reason.removeprefix(" here").lstrip(": ")
+            yield Warned(key=key, text=f"{key} has no effect.", reason=reason[:1].upper() + reason[1:])
 
 
 def _rate(spec: TrainSpec, parameters: int | None) -> Iterator[Warned]:
@@ -59,13 +61,16 @@ def _rate(spec: TrainSpec, parameters: int | None) -> Iterator[Warned]:
 
 def _usual_rates(spec: TrainSpec, parameters: int | None) -> tuple[float, float, str]:
     if spec.lora:
-        return *_LORA_RATES, "So published recipes for adapters with AdamW have it (LoRA and QLoRA: 1e-4 to 2e-4)."
+        return (
+            *_LORA_RATES,
+            "That is the range of published recipes for adapters with AdamW (LoRA and QLoRA: 1e-4 to 2e-4).",
+        )
     high = next(most for below, most in _USUAL_RATES if below is None or (parameters or below) < below)
     return (
         _LOWEST_RATE,
         high,
-        "So published recipes that train all weights with AdamW have it, for a model of this size (Llama 2 and "
-        "Alpaca: 2e-5, Tulu 3 8B: 5e-6, SmolLM2 1.7B: 3e-4).",
+        "That is the range of published recipes that train all weights of a model of this size with AdamW (Llama 2 "
+        "and Alpaca: 2e-5, Tulu 3 8B: 5e-6, SmolLM2 1.7B: 3e-4).",
     )
 
 
@@ -125,12 +130,12 @@ def _rows(spec: TrainSpec, data: SourceData, ledger: LedgerReport) -> Iterator[W
         )
     long = ledger.samples_skipped.get("too long", 0) + ledger.samples_cut
     everything = ledger.samples + sum(ledger.samples_skipped.values())
-    if long * 2 > everything:
+    if long > _MANY_LONG * everything:
         yield Warned(
             key="data.seq_len",
             text=f"{long} of {everything} samples are longer than seq_len ({spec.row_tokens} tokens).",
             reason=f"They are {'cut' if data.overflow == 'truncate' else 'left out'} (data.overflow = "
-            f'"{data.overflow}"); the longest has {ledger.longest_sample} tokens.',
+            f'"{data.overflow}"); the longest has {ledger.longest_sample} tokens, and a larger seq_len keeps it.',
         )
     if ledger.slots and not data.pack and ledger.tokens < _LEAST_FILL * ledger.slots:
         yield Warned(

@@ -9,7 +9,8 @@ from burnish.spec.train import WSD, Cosine, Linear, SourceData, TrainSpec
 def outline_run(
     spec: TrainSpec, layout: Layout, horizon: Horizon, facts: DataFacts, *, notes: tuple[str, ...], storage_bytes: int
 ) -> PlanReport:
-    """`notes` are what the dialect said of keys; what every config leaves open is added to them."""
+    """`notes` are what the dialect said of keys, of which `lint` has the idle ones; what every config leaves open
+    is added to them."""
     return PlanReport(
         steps=horizon.steps,
         steps_per_epoch=horizon.steps_per_epoch,
@@ -24,7 +25,7 @@ def outline_run(
         tokens_per_step=facts.tokens / horizon.steps_per_epoch,
         trained_tokens_per_step=facts.trained_tokens / horizon.steps_per_epoch,
         learning_rate=_learning_rate(spec, horizon),
-        meanings=[*notes, *_meanings(spec, layout, horizon)],
+        meanings=[*(note for note in notes if " has no effect" not in note), *_meanings(spec, layout, horizon)],
         storage_bytes=storage_bytes,
     )
 

@@ -50,7 +50,10 @@ def _end(conversation: Conversation, script: Script, place: int) -> tuple[int, s
         hidden = set(script.history(_first(conversation, count)).places)
         if place not in hidden:
             return count, hidden
-    raise RowFault(f"messages[{place}] has thoughts that this renderer leaves out even of the last turn")
+    raise RowFault(
+        f"messages[{place}] has thoughts (reasoning_content), which the renderer `{script.name}` does not write, even "
+        "of the last turn; take them out, or name another under [renderer]"
+    )
 
 
 def _sample(conversation: Conversation, wanted: list[bool], end: int, start: int, hidden: set[int]) -> Conversation:

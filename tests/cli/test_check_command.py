@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from burnish.run.report import CheckReport
+from burnish.cli.show import CheckScreen
+from burnish.run.report import CheckReport, ProofRow
 
 CONFIG = """\
 max_steps = 4
@@ -98,6 +99,17 @@ def test_bad_rows_are_refused_and_the_rest_is_told_all_the_same(here):
     assert "Refused at first sight:\n  1 of 2 rows cannot be used: train.jsonl:2: a number" in said
     assert "Rows read:       2, 1 used, 1 skipped (bad row)" in said
     assert said.count("Hint: Correct these rows") == 2
+
+
+def test_a_row_that_makes_several_samples_has_them_numbered(capsys):
+    rows = [ProofRow(source=name, token_ids=[], trained=[], pieces=[]) for name in ("a:1", "a:1", "a:2")]
+    CheckScreen("sft.toml").first(CheckReport(model="m", renderer="qwen3", proof=rows))
+    said = capsys.readouterr().out
+    assert [line for line in said.splitlines() if line.endswith(" trained")] == [
+        "a:1: 0 tokens, 0 trained",
+        "a:1, sample 2: 0 tokens, 0 trained",
+        "a:2: 0 tokens, 0 trained",
+    ]
 
 
 def test_rows_that_share_a_fault_are_told_of_together(here):

@@ -189,10 +189,12 @@ class CheckScreen:
     def _show_proof(self, rows: Sequence[ProofRow]) -> None:
         coloured = self._console.is_terminal and not self._console.no_color
         self._console.print(_legend(coloured))
-        for row in rows:
+        for place, row in enumerate(rows):
+            before = sum(other.source == row.source for other in rows[:place])
+            named = f"{row.source}, sample {before + 1}" if before else row.source
             count = f"{len(row.trained):,} tokens, {sum(row.trained):,} trained"
             more = f"; {row.tokens_left_out:,} more are not shown" if row.tokens_left_out else ""
-            self._console.print(Text(f"\n{row.source}: {count}{more}", "bold"))
+            self._console.print(Text(f"\n{named}: {count}{more}", "bold"))
             shown = _proof_text(row, coloured=coloured)
             end = "" if shown.plain.endswith("\n") else "\n"
             self._console.print(shown, soft_wrap=not self._console.is_terminal, end=end)

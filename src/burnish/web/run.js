@@ -125,10 +125,15 @@ function checkFacts({ ledger, plan, renderer, comparison, complete }) {
 function proofView(rows) {
   return [
     el("p", { class: "quiet" }, el("span", { class: "trained" }, "trained"), " ", el("span", { class: "context" }, "context"), "; shades change from token to token, ⏎ ends a line, • covers what looks private"),
-    ...rows.map((row) => el("figure", {},
-      el("figcaption", {}, `${row.source}: ${count(row.trained.length + row.tokens_left_out)} tokens` + (row.tokens_left_out ? "" : `, ${count(row.trained.filter(Boolean).length)} trained`)),
+    ...rows.map((row, place) => el("figure", {},
+      el("figcaption", {}, `${row.source}${sampleOf(rows, place)}: ${count(row.trained.length + row.tokens_left_out)} tokens` + (row.tokens_left_out ? "" : `, ${count(row.trained.filter(Boolean).length)} trained`)),
       el("pre", { class: "proof" }, tokensView(row)))),
   ];
+}
+
+function sampleOf(rows, place) {
+  const before = rows.slice(0, place).filter((each) => each.source === rows[place].source).length;
+  return before ? `, sample ${before + 1}` : "";
 }
 
 function tokensView(row) {

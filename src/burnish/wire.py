@@ -148,6 +148,8 @@ class RunDetail(RunView):
     """As written, with secrets masked."""
     data: dict[str, Any] = {}
     """What the rows came to (the diary's `prepared`), empty until counted."""
+    verified: list[dict[str, Any]] = []
+    """How what it left compares with what it trained (the diary's `verified`), an entry for each artefact."""
     output_path: str
     """On the volume."""
 

@@ -10,15 +10,16 @@ from control_bench import Bench, finished, started, step
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from burnish.cli.text import verified_text
 from burnish.control.db import Database
 from burnish.control.house import House
 from burnish.control.ingest import drain
 from burnish.control.private import keep_environment
-from burnish.control.runs import list_checkpoints, read_metrics
+from burnish.control.runs import get_run, list_checkpoints, read_metrics
 from burnish.control.tables import CheckpointRow, ExportRow
 from burnish.control.usage import sum_usage
 from burnish.errors import NotFound
-from burnish.run.events import Checkpointed, CheckpointRemoved, Exported, Prepared, Validated
+from burnish.run.events import Checkpointed, CheckpointRemoved, Exported, Prepared, Validated, Verified
 from burnish.run.status import RunStatus
 
 
@@ -189,6 +190,19 @@ def test_an_adapter_and_its_merged_model_are_two_models(bench: Bench) -> None:
         merged = session.get_one(ExportRow, f"ft:burnish/tiny:{run_id}")
     assert (adapter.path, adapter.base) == (f"{folder}/model", "burnish/tiny")
     assert merged.path == f"{folder}/merged"
+
+
+def test_what_was_verified_is_told_of_the_run(bench: Bench) -> None:
+    run_id = _running(bench)
+    assert get_run(bench.house, run_id).verified == []
+    bad = Verified(step=4, artefact="merged", largest_difference=float("nan"), tolerance=0.04)
+    bench.write(run_id, Verified(step=4, artefact="adapter", largest_difference=2e-7, tolerance=1e-4), bad)
+    drain(bench.house, run_id)
+    bench.write(run_id, Verified(step=8, artefact="merged", largest_difference=None, tolerance=0.04, note="No room."))
+    drain(bench.house, run_id)
+    assert (
+        verified_text(get_run(bench.house, run_id).verified) == "adapter, to 2.0e-07 (1e-04 allowed); merged: No room."
+    )
 
 
 def test_a_checkpoint_whose_marker_is_not_there_is_not_listed(bench: Bench) -> None:

@@ -29,6 +29,7 @@ from burnish.run.events import (
     Prepared,
     Started,
     Step,
+    Verified,
     read_events,
 )
 from burnish.train.__main__ import main
@@ -73,7 +74,7 @@ def trained_state(checkpoint: CheckpointDirectory) -> dict[str, bytes]:
 def test_a_run_trains_tells_and_leaves_a_model(make_run, tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(checkpoints={}, steps=5)
     assert train(run) == 0
-    started, prepared, *steps, checkpointed, exported, finished = events_of(run)
+    started, prepared, *steps, checkpointed, exported, verified, finished = events_of(run)
     assert isinstance(started, Started) and started.device == "CPU, 1 thread" and started.dtype == "float32"
     assert isinstance(prepared, Prepared) and prepared.conversations_read == prepared.conversations_used == 40
     assert [step.step for step in steps] == [1, 2, 3, 4, 5]
@@ -81,6 +82,7 @@ def test_a_run_trains_tells_and_leaves_a_model(make_run, tiny: Path, capsys: pyt
     assert isinstance(checkpointed, Checkpointed) and checkpointed.path.endswith("/checkpoints/step_5/trainer")
     assert checkpointed.path.startswith(f"/runs/{run.run_id}/outputs/fft-{run.run_id}/")
     assert isinstance(exported, Exported) and exported.path.endswith("/checkpoints/step_5/model")
+    assert isinstance(verified, Verified) and verified.largest_difference < verified.tolerance
     assert finished.outcome == "completed" and finished.step == 5
     log = capsys.readouterr().out
     assert log.count("[SUCCESS] Step ") == 5

@@ -41,6 +41,7 @@ def run_text(run: RunDetail) -> str:
         _ENDED.get(run.status, "Finished"): time_text(run.finished_at),
         "Attempt": str(run.attempt) if run.attempt > 1 else "",
         "Data": data_text(run.data),
+        "Verified": verified_text(run.verified),
         "Usage": usage_text(run.usage) if run.usage.tokens else "",
         "Output": run.output_path,
         "Page": run.page_url,
@@ -161,6 +162,18 @@ def data_text(prepared: dict) -> str:
     line = f"{prepared.get('conversations_used')} of {prepared.get('conversations_read')} conversations"
     line += f" ({dropped})" if dropped else ""
     return f"{line}, {prepared.get('tokens', 0):,} tokens in {prepared.get('rows')} rows"
+
+
+def verified_text(verified: Sequence[dict]) -> str:
+    """`full, to 2.1e-07 (1e-04 allowed)`: how far each artefact is from what was trained."""
+    return "; ".join(_one_verified(each) for each in verified)
+
+
+def _one_verified(told: dict) -> str:
+    apart = told.get("largest_difference")
+    if not isinstance(apart, int | float):
+        return f"{told.get('artefact')}: {told.get('note') or 'too far from what was trained to say'}"
+    return f"{told.get('artefact')}, to {apart:.1e} ({told.get('tolerance', 0.0):.0e} allowed)"
 
 
 def usage_text(usage: UsageView) -> str:

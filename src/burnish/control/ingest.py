@@ -33,6 +33,7 @@ from burnish.run.events import (
     Started,
     Step,
     Validated,
+    Verified,
     read_events,
 )
 
@@ -109,6 +110,8 @@ class _Intake:
                 )
             case Exported() if self._is_ours(event.path):
                 self._export(event)
+            case Verified():
+                self._verify(event)
             case Finished():
                 self._finish(event)
             case _:
@@ -189,6 +192,12 @@ class _Intake:
                 "created_at": _moment(event.at),
             },
         )
+
+    def _verify(self, event: Verified) -> None:
+        """The newest word on each artefact."""
+        known = self.changes.get("verified", self.session.get_one(RunRow, self.run.id).verified)
+        others = [each for each in known if each["artefact"] != event.artefact]
+        self.changes["verified"] = [*others, event.model_dump(mode="json")]
 
     def _finish(self, event: Finished) -> None:
         self._change_attempt(

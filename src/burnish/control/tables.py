@@ -54,6 +54,7 @@ class Table(DeclarativeBase):
         dict[str, Any]: JSON,
         dict[str, float | None]: JSON,
         list[str]: JSON,
+        list[dict[str, Any]]: JSON,
         list[int]: JSON,
     }
 
@@ -103,6 +104,8 @@ class RunRow(Table):
     loss: Mapped[float | None] = mapped_column(Float(53))
     stream: Mapped[str] = mapped_column(String(32), default="", server_default="")
     """Hash of all that the model was given up to `step`."""
+    verified: Mapped[list[dict[str, Any]]] = mapped_column(default=list, server_default="[]")
+    """How the last save compares with what was trained, an entry for each artefact, as the diary told."""
     tokens: Mapped[int] = mapped_column(BigInteger, default=0)
     trained_tokens: Mapped[int] = mapped_column(BigInteger, default=0)
     train_seconds: Mapped[float] = mapped_column(Float(53), default=0.0)

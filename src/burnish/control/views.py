@@ -32,6 +32,7 @@ def view_detail(row: RunRow) -> RunDetail:
         **view_run(row).model_dump(),
         config=row.config,
         data=row.prepared or {},
+        verified=row.verified,
         output_path=f"/runs/{row.id}/outputs/fft-{row.id}",
     )
 

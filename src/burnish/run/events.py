@@ -159,6 +159,19 @@ class Exported(Event):
     size_bytes: int
 
 
+class Verified(Event):
+    """Stock libraries loaded an artefact of the last save, and these are its logits beside the trainer's."""
+
+    kind: Literal["verified"] = "verified"
+    step: int
+    artefact: Literal["full", "adapter", "merged", "gguf"]
+    largest_difference: float | None
+    """Of a logit, as a share of the largest; of a GGUF file, of a weight as a share of its tensor's largest. None where
+    it was not looked at, for which `note` gives the reason."""
+    tolerance: float
+    note: str = ""
+
+
 class Finished(Event):
     """The last line of an attempt that ended by itself."""
 
@@ -171,7 +184,7 @@ class Finished(Event):
 
 
 AnyEvent = Annotated[
-    Started | Prepared | Adapted | Step | Validated | Checkpointed | CheckpointRemoved | Exported | Finished,
+    Started | Prepared | Adapted | Step | Validated | Checkpointed | CheckpointRemoved | Exported | Verified | Finished,
     Field(discriminator="kind"),
 ]
 _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)

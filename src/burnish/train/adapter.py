@@ -25,7 +25,7 @@ from burnish.models.adapter_folder import CONFIG, WEIGHTS
 from burnish.run.events import Adapted
 from burnish.spec.train import Lora
 from burnish.train.adapters import ADAPTER, adapt, adapted_layers, hold_frozen, whole_modules
-from burnish.train.export import companion_bytes, copy_companions, stored_dtype
+from burnish.train.export import companion_bytes, copy_companions, save_whole, stored_dtype
 from burnish.train.model import load_pretrained
 
 
@@ -70,8 +70,7 @@ class Adapter:
                 for name, weight in module.named_parameters():
                     weights[f"{path}.{name}"].copy_(weight)
         whole.config.dtype = dtype
-        whole.save_pretrained(folder)
-        copy_companions(base, folder)
+        save_whole(whole, folder, base=base)
 
     def export_bytes(self, *, base: Path, merged: bool) -> int:
         """Size of an export, to a per cent."""

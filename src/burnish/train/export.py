@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
+from transformers import GenerationConfig, PreTrainedModel
 
 from burnish.train.model import Decoder
 
@@ -25,12 +26,25 @@ _COMPANIONS = (
 )
 """Files that belong to a model and that training does not change."""
 
+SHARD_BYTES = 5 * 10**9
+"""Larger weights are written as several files with an index."""
+
 
 def export_model(folder: Path, decoder: Decoder, *, base: Path) -> None:
     """Write weights and config, and copy what goes with them from the base model's folder."""
     dtype = stored_dtype(base)
     decoder.model.config.dtype = dtype
-    decoder.model.save_pretrained(folder, state_dict=_rounded(decoder, dtype))
+    save_whole(decoder.model, folder, base=base, weights=_rounded(decoder, dtype))
+
+
+def save_whole(
+    model: PreTrainedModel, folder: Path, *, base: Path, weights: dict[str, torch.Tensor] | None = None
+) -> None:
+    """The model, or it with other weights, and its companions; in shards where it is large."""
+    if (base / "generation_config.json").is_file():
+        # It is copied below; transformers reads settings with a warning that it then refuses to write.
+        model.generation_config = GenerationConfig()
+    model.save_pretrained(folder, state_dict=weights, max_shard_size=SHARD_BYTES)
     copy_companions(base, folder)
 
 

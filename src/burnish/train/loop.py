@@ -26,6 +26,7 @@ from burnish.train.meter import Meter, StepReport, peak_flops_of
 from burnish.train.model import Decoder, load_decoder
 from burnish.train.parallel import World, open_world
 from burnish.train.validate import open_rows, validate
+from burnish.train.verify import verify_exports
 
 _MOST_SKIPPED_IN_A_ROW = 3
 
@@ -86,6 +87,7 @@ def _train(job: Job) -> None:
         if keeper.is_due(step) and step < job.horizon.steps:
             keeper.save(progress)
     keeper.save(progress)
+    verify_exports(job, world, decoder, optimizer)
     finish(job, progress, "completed")
 
 

@@ -9,6 +9,7 @@ import logging
 import os
 import resource
 from collections.abc import MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -56,6 +57,15 @@ def device_name(device: Literal["cpu", "cuda"]) -> str:
 def memory_bytes() -> int:
     """Main memory of the machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def free_memory_bytes() -> int:
+    """Main memory that could be had without swapping, where the system tells; else all there is."""
+    with suppress(OSError), Path("/proc/meminfo").open() as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return memory_bytes()
 
 
 def peak_memory_bytes() -> int:

@@ -38,6 +38,10 @@ class Decoder(nn.Module):
         """What is trained in place of the model's own weights, where that is so."""
         self._world = world
 
+    def compute_on(self, world: World) -> None:
+        """Go on in another dtype."""
+        self._world = world
+
     @property
     def body(self) -> nn.Module:
         """Everything up to the last norm."""

@@ -51,7 +51,7 @@ def test_tied_weights_are_exported_once_and_untied_ones_apart(
     assert all(weight.numel() for weight in weights.values()) and {each.dtype for each in weights.values()} == {dtype}
     assert json.loads((folder / "config.json").read_text())["tie_word_embeddings"] is tied
     model = AutoModelForCausalLM.from_pretrained(folder)
-    head, embeddings = model.get_output_embeddings().weight, model.get_input_embeddings().weight
+    head, embeddings = model.get_parameter("lm_head.weight"), model.get_parameter("model.embed_tokens.weight")
     assert (head is embeddings) is tied and torch.equal(head, embeddings) is tied
     (verified,) = events_of(run, Verified)
     assert verified.artefact == "full" and verified.largest_difference <= verified.tolerance == 1e-4

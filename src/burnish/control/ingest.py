@@ -4,6 +4,7 @@ The lines and the offset after them go into one transaction, which is void if th
 the file is outside of it. Knows no process and no status.
 """
 
+import json
 import logging
 import math
 from collections.abc import Sequence
@@ -98,7 +99,7 @@ class _Intake:
             case Started():
                 self._start(event)
             case Prepared():
-                self.changes |= {"prepared": event.model_dump(mode="json"), "max_steps": event.steps}
+                self.changes |= {"prepared": _plain(event), "max_steps": event.steps}
             case Validated():
                 self._validate(event)
             case Checkpointed() if self._is_ours(event.path):
@@ -197,7 +198,7 @@ class _Intake:
         """The newest word on each artefact."""
         known = self.changes.get("verified", self.session.get_one(RunRow, self.run.id).verified)
         others = [each for each in known if each["artefact"] != event.artefact]
-        self.changes["verified"] = [*others, event.model_dump(mode="json")]
+        self.changes["verified"] = [*others, _plain(event)]
 
     def _finish(self, event: Finished) -> None:
         self._change_attempt(
@@ -240,6 +241,11 @@ def _step_row(run_id: str, event: Step) -> dict[str, Any]:
         "seconds": event.seconds,
         "stream": event.stream[:_STREAM_LETTERS],
     }
+
+
+def _plain(event: AnyEvent) -> dict[str, Any]:
+    """As JSON has it, where what is no number is a string; a database may refuse the bare word."""
+    return json.loads(event.model_dump_json())
 
 
 def _finite(values: dict[str, float]) -> dict[str, float | None]:

@@ -60,12 +60,14 @@ def test_no_letter_but_the_line_feed_ends_a_line(tmp_path, name):
         ('{"text": "\\ud800"}', "surrogate"),
         ('{"text": "a\x00b"}', "not valid JSON"),
         ('{"text": "a\x01b"}', "not valid JSON"),
-        ('{"text": NaN}', "not valid JSON"),
-        ('{"text": "x", "score": -Infinity}', "not valid JSON"),
+        ('{"text": NaN}', "not valid JSON (NaN is no number there, at column 10)"),
+        ('{"text": "x", "score": -Infinity}', "not valid JSON (-Infinity is no number there, at column"),
+        ('{"é": [1,NaN]}', "not valid JSON (NaN is no number there, at column 10)"),
+        ('{"NaN": tru}', "not valid JSON (invalid literal"),
         ('{"text": "a", "text": "b"}', "the key 'text' stands there twice"),
         ('{"text": "x", "deep": ' + "[" * 2000 + "]" * 2000 + "}", "depth"),
         ('{"text": "x", "n": 1e999}', "infinity"),
-        (b'{"text": "\xff\xfe"}', "not valid JSON"),
+        (b'{"text": "\xff\xfe"}', "not valid JSON (byte 0xff is no UTF-8, at byte 11)"),
         (b'{"text": "\xed\xa0\x80"}', "not valid JSON"),
         ("{'text': 'x'}", "not valid JSON"),
         ('{"text": "x"} {"text": "y"}', "not valid JSON"),
@@ -81,6 +83,12 @@ def test_a_line_that_is_no_row_is_named_and_the_next_is_read(tmp_path, name, lin
     records, bad = _read(_put(tmp_path / name, gzip.compress(data) if name.endswith("gz") else data))
     assert [record.line for record in records] == [1, 3]
     assert list(bad) == [f"{name}:2"] and reason in bad[f"{name}:2"]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_list_of_rows_under_the_name_of_lines_is_told_by_its_first_line(tmp_path, indent):
+    _, bad = _read(_put(tmp_path / "a.jsonl", json.dumps([{"text": "a"}, {"text": "b"}], indent=indent)))
+    assert [where for where, reason in bad.items() if "is to be named .json" in reason] == ["a.jsonl:1"]
 
 
 @pytest.mark.parametrize(

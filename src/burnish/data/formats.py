@@ -128,12 +128,18 @@ def _read_jsonl(file: DataFile, on_bad: OnBad) -> Numbered:
             try:
                 value = read_json(text)
             except JsonFault as fault:
-                on_bad(BadRow(f"{file.name}:{number}", _json_fault(fault, cut=not line.endswith(b"\n"))))
+                reason = _json_fault(fault, cut=not line.endswith(b"\n"))
+                on_bad(BadRow(f"{file.name}:{number}", reason + _list_note(text, number)))
                 continue
             if isinstance(value, dict):
                 yield value, number
             else:
-                on_bad(BadRow(f"{file.name}:{number}", f"{_kind(value)}, not an object"))
+                on_bad(BadRow(f"{file.name}:{number}", f"{_kind(value)}, not an object{_list_note(text, number)}"))
+
+
+def _list_note(text: bytes, number: int) -> str:
+    begins = number == 1 and text.lstrip().startswith(b"[")
+    return "; a file that is one list of rows is to be named .json" if begins else ""
 
 
 def _lines(opened: io.BufferedReader) -> Iterator[tuple[int, bytes]]:

@@ -39,10 +39,25 @@ def read_json(text: bytes) -> Any:
         if _ODD_NUMBER.search(text) or _has_doubles(text, value):
             return json.loads(text, parse_float=_number, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
-        raise JsonFault(f"{error.msg} at column {error.colno}") from error
+        raise JsonFault(_why(text, error)) from error
     except RecursionError as error:
         raise JsonFault("nested too deep") from error
     return value
+
+
+def _why(text: bytes, error: json.JSONDecodeError) -> str:
+    """In the words of whoever wrote the text by hand or by a program, where the fault is one that many make."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as fault:
+        return f"byte {fault.object[fault.start]:#04x} is no UTF-8, at byte {fault.start + 1}"
+    if found := _NO_NUMBER.match(error.doc, max(0, error.pos - 1)):
+        return f"{found[1]} is no number there, at column {error.colno}"
+    return f"{error.msg} at column {error.colno}"
+
+
+_NO_NUMBER = re.compile(r"[^\w\"-]?(-?(?:NaN|Infinity))\b")
+"""As Python writes them. A sign may be the letter before the fault."""
 
 
 def write_json(

@@ -3,21 +3,26 @@
 Each is given a small BPE that holds the family's own control tokens, so nothing is fetched.
 """
 
+import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from judges import with_tokens
 
-from burnish.data.conversations import Conversation, Message, RowFault, ToolCall
+from burnish.data.conversations import Conversation, Image, Message, RowFault, ToolCall
 from burnish.data.proof import lost_turn
 from burnish.data.render import ChatRenderer, load_chat_renderer
 from burnish.data.render.choose import NATIVE
+from burnish.dialects import prime_renderer_schema, read_config
+from burnish.dialects.schema import Obeyed
 from burnish.spec.train import LossMask, Renderer
 
 Trim = Callable[[str], str]
@@ -172,3 +177,74 @@ def _writable(made: ChatRenderer) -> Conversation:
         first, second, third, *rest = TALKING.messages
         return Conversation((first, second, third, *rest))
     return CALLING
+
+
+RICH = (
+    Message("system", "s"),
+    Message("user", "a", images=(Image(0, 64, 64, b""),)),
+    Message("assistant", "", "b", tool_calls=(ToolCall("f", {"a": 1}, "call00001"),)),
+    Message("tool", "c", call_id="call00001", tool_name="f"),
+    Message("assistant", "d", "e"),
+    Message("user", "f"),
+    Message("assistant", "g"),
+)
+"""Thoughts, a call and an image: something for every switch."""
+OTHER_VALUES = {
+    "reasoning_effort": "high",
+    "date_string": "1 Jan 2026",
+    "conversation_start_date": "2026-01-01",
+    "knowledge_cutoff": "2025-01",
+    "model_identity": "You are a test.",
+}
+"""Of the switches that are words; the others are turned from what they are by default."""
+SWITCHED = [
+    (name, key)
+    for table in get_args(prime_renderer_schema.Renderer)
+    for name in get_args(table.model_fields["name"].annotation)
+    for key in table.model_fields
+    if name in NATIVE and any(isinstance(mark, Obeyed) for mark in table.model_fields[key].metadata) and key != "name"
+]
+CONFIG = """
+max_steps = 1
+[model]
+name = "burnish/tiny"
+[data]
+name = "data.jsonl"
+[renderer]
+name = "{name}"
+"""
+
+
+def test_every_switch_of_the_config_is_tried():
+    assert {key for _, key in SWITCHED} == set(prime_renderer_schema.SWITCHES)
+
+
+@pytest.mark.parametrize(("name", "key"), SWITCHED)
+def test_a_switch_in_the_config_changes_what_is_written(name: str, key: str):
+    plain = read_config(CONFIG.format(name=name)).spec.renderer
+    value = OTHER_VALUES.get(key, not _by_default(name, key))
+    turned = read_config(CONFIG.format(name=name) + f"{key} = {json.dumps(value)}\n").spec.renderer
+    assert _texts(plain) != _texts(turned)
+
+
+def _by_default(name: str, key: str) -> bool:
+    table = next(
+        each
+        for each in get_args(prime_renderer_schema.Renderer)
+        if name in get_args(each.model_fields["name"].annotation)
+    )
+    value = table.model_fields[key].default
+    return True if value is None else value
+
+
+def _texts(wish: Renderer) -> list[str]:
+    """Conversations and a prompt as the script writes them, of what it can write."""
+    script = NATIVE[wish.name](wish)
+    rich = RICH if script.shows_images else tuple(replace(message, images=()) for message in RICH)
+    plain = (*rich[:2], rich[-1])
+    texts = ["".join(piece.text for piece in script.write_prompt(plain[:2]))]
+    for messages, tools in product((rich, plain), ((), CALLING.tools)):
+        with suppress(RowFault):
+            pieces = script.write(Conversation(messages, tools=tools), LossMask())
+            texts.append("".join(piece.text for piece in pieces))
+    return texts

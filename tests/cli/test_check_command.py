@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from burnish.cli.check_text import summary_lines
 from burnish.cli.show import CheckScreen
-from burnish.run.report import CheckReport, ProofRow
+from burnish.run.report import CheckReport, LedgerReport, ProofRow, Warned
 
 CONFIG = """\
 max_steps = 4
@@ -110,6 +111,16 @@ def test_a_row_that_makes_several_samples_has_them_numbered(capsys):
         "a:1, sample 2: 0 tokens, 0 trained",
         "a:2: 0 tokens, 0 trained",
     ]
+
+
+def test_a_run_does_not_warn_of_what_its_notes_have_said():
+    lint = [Warned(key=key, text=f"{key} has no effect.", reason="Why.") for key in ("type", "gpu_type")]
+    ledger = LedgerReport(
+        rows_read=1, rows_used=1, samples=1, tokens_rendered=2, trained_tokens_rendered=1, tokens=2, trained_tokens=1,
+        packed_rows=1, slots=2, padding=0, pad_share=0,
+    )  # fmt: skip
+    lines = summary_lines(CheckReport(ledger=ledger, lint=lint), notes=["type has no effect here: why."])
+    assert [line for line in lines if line.startswith("Warning")] == ["Warning: gpu_type has no effect. Why."]
 
 
 def test_rows_that_share_a_fault_are_told_of_together(here):

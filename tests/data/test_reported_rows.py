@@ -120,6 +120,21 @@ def test_of_many_bad_rows_the_first_ten_are_named_and_the_rest_counted(bench):
     assert bench.prepare(on_bad_row="skip").facts.conversations_dropped == {"bad row": 32}
 
 
+@pytest.mark.parametrize(
+    ("lines", "hint"),
+    [
+        (json.dumps({"messages": [{"role": "user"}]}, indent=2).split("\n"), "Each line of a .jsonl file is a row"),
+        (['{"question": "a"}'], "Correct these rows; docs/data.md"),
+        (['{"question": "a"}', _chat("ok", "yes")], 'Correct these rows, or set on_bad_row = "skip"'),
+    ],
+)
+def test_the_way_out_of_bad_rows_is_one_that_there_is(bench, lines, hint: str):
+    bench.write(*lines)
+    with pytest.raises(DataError) as caught:
+        bench.prepare()
+    assert caught.value.hint.startswith(hint)
+
+
 MIXED = (
     _chat("as chat", "first"),
     {"prompt": "as text", "completion": " second"},

@@ -104,8 +104,8 @@ def comparison_text(comparison: Comparison) -> str:
     return f"Stream: {comparison.verdict}: {comparison.reason}"
 
 
-def summary_lines(report: CheckReport) -> list[str]:
-    """A check in a few lines, for the view of a run."""
+def summary_lines(report: CheckReport, *, notes: Sequence[str] = ()) -> list[str]:
+    """A check in a few lines, for the view of a run that has told its `notes` already."""
     if report.ledger is None:
         return []
     ledger, part = report.ledger, "" if report.complete else ", of the rows that were read"
@@ -114,7 +114,8 @@ def summary_lines(report: CheckReport) -> list[str]:
         f"{ledger.trained_tokens:,} of {ledger.tokens:,} tokens trained, {ledger.pad_share:.1%} padding{part}"
     )
     stream = [comparison_text(report.comparison)] if report.comparison else []
-    warnings = [f"Warning: {line}" for line in lint_lines(report.lint)]
+    new = [warned for warned in report.lint if not any(note.startswith(warned.text[:-1]) for note in notes)]
+    warnings = [f"Warning: {line}" for line in lint_lines(new)]
     return [line, f"Renderer: {report.renderer}", *stream, *warnings]
 
 

@@ -103,7 +103,7 @@ def get(run_id: RunId, json: Json = False) -> None:
     with open_client() as client:
         run = client.runs.get(run_id)
         check = None if json else client.runs.check(run_id)
-    said = "".join(f"\n  {line}" for line in summary_lines(check)) if check else ""
+    said = "".join(f"\n  {line}" for line in summary_lines(check, notes=run.notes)) if check else ""
     answer(run, run_text(run) + said, json=json)
 
 

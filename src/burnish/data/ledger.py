@@ -82,7 +82,12 @@ class Ledger:
         more = f"; and {total - len(self.bad_rows)} more" if total > len(self.bad_rows) else ""
         return DataError(
             f"{total} of {self.read} rows cannot be used: {shown}{more}.",
-            hint='Correct these rows, or set on_bad_row = "skip" under [data] to train on the rest.'
-            if total < self.read
-            else "Correct these rows; docs/data.md tells what a row may hold.",
+            hint=self._way_out(total),
         )
+
+    def _way_out(self, total: int) -> str:
+        if total < self.read:
+            return 'Correct these rows, or set on_bad_row = "skip" under [data] to train on the rest.'
+        if all(row.reason.startswith("not valid JSON") for row in self.bad_rows):
+            return "Each line of a .jsonl file is a row of its own, in JSON; a .json file may hold one list of rows."
+        return "Correct these rows; docs/data.md tells what a row may hold."

@@ -6,7 +6,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from datasketch import LeanMinHash, MinHashLSH
 
 from burnish.data.audit import audit_rows
 from burnish.data.conversations import Conversation, Image, Message
@@ -77,6 +79,40 @@ def test_comparisons_grow_with_the_rows_and_not_with_their_pairs(alike):
             compared.append(index.comparisons)
     assert compared[1] <= 4 * at[1]
     assert compared[1] - compared[0] <= 1.5 * compared[0] + 100
+
+
+def test_rows_written_around_one_long_text_are_not_each_held_against_all():
+    """Each like each other by 0.7, so that most pairs share a band and none is found."""
+    index, compared, base = NearIndex(), [], story(0, 70)
+    for number in range(2_000):
+        drawn = sketch(f"{base} {story(number + 1, 18)}")
+        assert drawn is not None
+        index.find(drawn)
+        index.keep(drawn, str(number))
+        compared.append(index.comparisons)
+    assert compared[-1] <= 16 * 2_000
+    assert compared[-1] - compared[999] <= 1.5 * compared[999]
+
+
+@pytest.mark.parametrize("shared", [0, 40, 60])
+def test_as_many_pairs_are_found_as_by_all_rows_of_a_band(shared):
+    """datasketch is the oracle: it holds a row against all that share a band."""
+    draw, index, oracle = random.Random(shared), NearIndex(), MinHashLSH(num_perm=128, params=(16, 8))
+    base, sketches, found = draw.choices(WORDS, k=shared), {}, [0, 0]
+    for number in range(200):
+        own = draw.choices(WORDS, k=40)
+        for words in (own, ["changed", *own[1:20], "changed", *own[21:]]):
+            drawn = sketch(" ".join(base + words))
+            assert drawn is not None
+            wrapped = LeanMinHash(seed=1, hashvalues=drawn, scheme="affine64")
+            places = [str(place) for place in oracle.query(wrapped)]
+            found[0] += index.find(drawn) is not None
+            found[1] += any(np.mean(sketches[place] == drawn) >= 0.8 for place in places)
+            index.keep(drawn, str(number))
+            sketches[str(len(sketches))] = drawn
+            oracle.insert(str(len(sketches) - 1), wrapped)
+    assert found[1] >= 150
+    assert found[0] >= 0.99 * found[1]
 
 
 def test_what_takes_too_long_is_given_up_and_said():

@@ -9,15 +9,11 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from burnish.data.conversations import Conversation, Message
 from burnish.run.report import SHOWN, Repeats, RowPair
-
-if TYPE_CHECKING:
-    from datasketch import LeanMinHash
 
 ALIKE = 0.8
 """Similarity from which on a row counts as nearly the same."""
@@ -57,14 +53,14 @@ class Tally:
 
 
 class NearIndex:
-    """The first row of each group of like ones. Deterministic: the hash functions are drawn from a fixed seed."""
+    """The first row of each group of like ones. Deterministic: the hash functions are drawn from a fixed seed.
+
+    A band that several rows share leads to the first of them alone: rows that are written around one text share those
+    bands that lie within it, and a pair that is more alike than that has others.
+    """
 
     def __init__(self) -> None:
-        # scipy, which comes with it, takes half a second that a server's start need not pay.
-        from datasketch import LeanMinHash, MinHashLSH
-
-        self._lsh: MinHashLSH = MinHashLSH(num_perm=_HASHES, params=(_BANDS, _BAND_ROWS))
-        self._wrap = LeanMinHash
+        self._first: list[dict[int, int]] = [{} for _ in range(_BANDS)]
         self._sketches: list[np.ndarray] = []
         self._sources: list[str] = []
         self.comparisons = 0
@@ -72,21 +68,31 @@ class NearIndex:
 
     def find(self, sketch: np.ndarray) -> Found | None:
         """The most similar row that is kept, if it is alike."""
-        places = cast(list[int], self._lsh.query(self._minhash(sketch)))
+        led = (first.get(band) for first, band in zip(self._first, _bands(sketch), strict=True))
+        places = sorted({place for place in led if place is not None})
         self.comparisons += len(places)
-        alike = [(float(np.mean(self._sketches[place] == sketch)), -place) for place in places]
+        short = _shortened(sketch)
+        alike = [(float(np.mean(self._sketches[place] == short)), -place) for place in places]
         if not alike or max(alike)[0] < ALIKE:
             return None
         similarity, place = max(alike)
         return Found(self._sources[-place], similarity)
 
     def keep(self, sketch: np.ndarray, source: str) -> None:
-        self._lsh.insert(len(self._sources), self._minhash(sketch))
-        self._sketches.append(sketch)
+        for first, band in zip(self._first, _bands(sketch), strict=True):
+            first.setdefault(band, len(self._sources))
+        self._sketches.append(_shortened(sketch))
         self._sources.append(source)
 
-    def _minhash(self, sketch: np.ndarray) -> "LeanMinHash":
-        return self._wrap(seed=_FIXED_SEED, hashvalues=sketch, scheme="affine64")
+
+def _bands(sketch: np.ndarray) -> list[int]:
+    """A number for what stands in each band."""
+    return _mixed((sketch.reshape(_BANDS, _BAND_ROWS) * _BAND_FACTORS).sum(axis=1, dtype=np.uint64)).tolist()
+
+
+def _shortened(sketch: np.ndarray) -> np.ndarray:
+    """Half of each value's bits, which tells values apart as well: it is what is kept of many rows."""
+    return sketch.astype(np.uint32)
 
 
 def likeness_text(conversation: Conversation) -> str:
@@ -138,4 +144,5 @@ def _mixed(values: np.ndarray) -> np.ndarray:
 
 _FACTORS, _OFFSETS = np.random.PCG64(_FIXED_SEED).random_raw((2, _FUNCTIONS))
 _FACTORS |= np.uint64(1)
+_BAND_FACTORS = np.random.PCG64(_FIXED_SEED + 1).random_raw(_BAND_ROWS) | np.uint64(1)
 _BIN_STARTS = np.arange(_BINS, dtype=np.uint64) << np.uint64(64 - 4)

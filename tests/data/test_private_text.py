@@ -1,5 +1,7 @@
 """What is taken for a secret or for personal data, what is not, and that none of it is told in full."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,3 +83,31 @@ def test_covering_keeps_every_letter_in_its_place(parts):
     assert len(covered) == len(text)
     assert all(after in (before, "•") for before, after in zip(text, covered, strict=True))
     assert not [secret for secret in SECRETS if secret in covered]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a." * 200_000 + " x@y",
+        "a-" * 200_000 + " ://",
+        "-eyJ" * 50_000,
+        "-----BEGIN PRIVATE KEY-----" * 10_000,
+        "bob@example.com " * 50_000,
+        "8.8.8.8 " * 50_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_very_long_row_takes_time_that_grows_with_its_length_alone(text):
+    started = time.monotonic()
+    covered = cover_private(text)
+    assert len(covered) == len(text)
+    assert time.monotonic() - started < 20, "hours, where a search begins anew at every letter"
+
+
+def test_a_private_key_without_an_end_is_covered_up_to_the_next():
+    letters = "MIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn"
+    covered = cover_private(f"-----BEGIN PRIVATE KEY-----\n{letters * 1_000}\n{PEM}")
+    assert letters not in covered[:20_000] and covered.endswith("--")
+    assert [found.kind for found in find_private(f"-----BEGIN PRIVATE KEY-----\n{letters}\n{PEM}")] == [
+        "private key"
+    ] * 2

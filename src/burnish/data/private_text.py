@@ -7,6 +7,7 @@ Likely, not certain: a number counts where its checksum holds, a random word whe
 import ipaddress
 import math
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -32,7 +33,7 @@ class _Pattern(NamedTuple):
 
 def find_private(text: str) -> Iterator[Find]:
     """Secrets first. What lies in something found already is not told again."""
-    taken: list[tuple[int, int]] = []
+    taken = _Spans()
     small = text.lower()
     numbers = _NUMBER.search(text) is not None
     for pattern in _PATTERNS:
@@ -40,10 +41,25 @@ def find_private(text: str) -> Iterator[Find]:
             continue
         for found in pattern.search.finditer(text):
             start, end = found.span(found.lastindex or 0)
-            if any(start < stop and begin < end for begin, stop in taken) or not pattern.holds(text[start:end]):
-                continue
-            taken.append((start, end))
-            yield Find(pattern.kind, pattern.is_secret, start, end, _shortened(text[start:end]))
+            if pattern.holds(text[start:end]) and taken.take(start, end):
+                yield Find(pattern.kind, pattern.is_secret, start, end, _shortened(text[start:end]))
+
+
+class _Spans:
+    """Places in a text, none of which overlap, in order."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def take(self, start: int, end: int) -> bool:
+        """False if a part of it is taken."""
+        place = bisect_right(self._ends, start)
+        if place < len(self._starts) and self._starts[place] < end:
+            return False
+        self._starts.insert(place, start)
+        self._ends.insert(place, end)
+        return True
 
 
 def cover_private(text: str) -> str:
@@ -145,7 +161,8 @@ _PATTERNS = (
     _secret(
         "private key",
         "private key",
-        r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----[\s\S]{0,20000}?(?:-----END [A-Z ]+-----|\Z)",
+        r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:[\s\S]{0,20000}?(?:-----END [A-Z ]+-----|(?=-----BEGIN )|\Z)|[\s\S]{20000})",
     ),
     _secret("AWS key", ("akia", "asia"), r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
     _secret("GitHub token", ("gh", "github_pat_"), r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})"),
@@ -154,8 +171,8 @@ _PATTERNS = (
     _secret("Slack token", "xox", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
     _secret("Google key", "aiza", r"\bAIza[A-Za-z0-9_-]{35}"),
     _secret("Stripe key", "_live_", r"\b[rs]k_live_[A-Za-z0-9]{16,}"),
-    _secret("JSON web token", "eyj", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    _secret("password in a URL", "://", r"\b[a-z][a-z0-9+.-]*://[^\s/:@'\"<>]*:([^\s/@'\"<>]{3,})@[^\s/@]"),
+    _secret("JSON web token", "eyj", r"\beyJ[A-Za-z0-9_-]{8,1000}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    _secret("password in a URL", "://", r"\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@'\"<>]*:([^\s/@'\"<>]{3,})@[^\s/@]"),
     _secret(
         "secret in an assignment",
         _NAMES,
@@ -163,7 +180,11 @@ _PATTERNS = (
         r"([A-Za-z0-9+/_.~=-]{16,})",
         _is_random,
     ),
-    _personal("e-mail address", "@", r"\b[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}\b"),
+    _personal(
+        "e-mail address",
+        "@",
+        r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]++@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}\b",
+    ),
     _personal("IBAN", (), r"\b[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b", _is_iban),
     _personal("card number", (), r"(?<![\w.])(?:[0-9]{4}[ -]){3}[0-9]{1,7}\b|(?<![\w.])[0-9]{13,19}\b", _is_card),
     _personal("US social security number", (), r"(?<![\w-])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![\w-])", _is_ssn),
@@ -175,4 +196,6 @@ _PATTERNS = (
         _is_phone,
     ),
 )
-"""In the order of their weight: what is inside one of them is not looked at by the next."""
+"""No search may go back over the same letters again and again: rows are as long as they like.
+
+In the order of their weight: what is inside one of them is not looked at by the next."""

@@ -126,6 +126,10 @@ def test_of_several_configurations_without_a_default_one_must_be_named(tmp_path)
         ("- config_name: a\n  data_files: hf://datasets/x/y.jsonl\n", "no file is called hf://datasets/x/y.jsonl"),
         ("- config_name: [\n", "README.md:5: the front matter is not YAML"),
         ("  a: b\n", "configs is no list"),
+        ("  !!int ''\n", "the front matter is not YAML"),
+        ("  !!timestamp soon\n", "the front matter is not YAML"),
+        ("  !!bool maybe\n", "the front matter is not YAML"),
+        ("[" * 100_000 + "\n", "the front matter is not YAML"),
     ],
 )
 def test_a_readme_that_cannot_be_followed_is_refused(tmp_path, configs, reason):
@@ -160,6 +164,13 @@ def test_a_readme_without_configurations_changes_nothing(tmp_path, readme):
         ("d/en.zip/x.jsonl", "d/*.zip", True),
         ("d/en.tar.gz/x.jsonl", "d/*.tar.gz", True),
         ("d/en/x.jsonl", "d/*", False),
+        ("a/b.jsonl", "a/[!x].jsonl", True),
+        ("a/b.jsonl", "a/[z-a].jsonl", False),
+        ("a/b.jsonl", "a?b.jsonl", False),
+        ("a/b/c.jsonl", "a/**/c.jsonl", True),
+        ("a/c.jsonl", "a/**/c.jsonl", True),
+        ("a" * 200, "a*" * 60 + "b", False),
+        ("a/" * 100, "**/" * 60 + "b", False),
     ],
 )
 def test_a_pattern_stays_in_its_folder_unless_it_says_otherwise(file, pattern, found):

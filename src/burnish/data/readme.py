@@ -4,14 +4,20 @@ Knows YAML and patterns of names; which files there are is the caller's.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 import yaml
 
+from burnish.data.archives import is_archive
 from burnish.errors import DataError
 
 MOST_BYTES = 1 << 20
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The quick one where there is one: the front matter of a large collection has thousands of lines."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,8 @@ def read_configurations(readme: bytes, name: str) -> list[Configuration]:
     if front is None:
         return []
     try:
-        facts = yaml.safe_load(front[1])
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        facts = yaml.load(front[1], Loader=_LOADER)
+    except Exception as error:  # a value that is not what its tag says fails in any way
         where = getattr(error, "problem_mark", None)
         line = f":{where.line + 2}" if where else ""
         raise DataError(f"{name}{line}: the front matter is not YAML.", hint=_CORRECT) from error
@@ -52,8 +58,37 @@ def is_match(file: str, pattern: str) -> bool:
     """`data/train-*.parquet`; `**` reaches over folders. A name without either is a file, a folder or an archive."""
     if not re.search(r"[*?\[]", pattern):
         return file == pattern or file.startswith(pattern.rstrip("/") + "/")
+    places = {0}
+    for part in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]/]+\])", pattern):
+        places = {after for after in _after(part, file, places) if after <= len(file)}
     # What lies in an archive is named by it: data/*.zip is all that is in them.
-    return re.fullmatch(_expression(pattern) + r"(?:(?<=\.zip|\.tar|\.tgz)/.*|(?<=\.tar\.gz)/.*)?", file) is not None
+    return any(place == len(file) or (file[place] == "/" and is_archive(file[:place])) for place in places)
+
+
+def _after(part: str, file: str, places: set[int]) -> Iterable[int]:
+    """How far a part of a pattern may reach that begins at one of `places`. All ways are gone at once, as a search
+    that tries one after the other may take for ever."""
+    if not places or not part:
+        return places
+    first = min(places)
+    match part:
+        case "**":
+            return range(first, len(file) + 1)
+        case "**/":
+            return places | {place + 1 for place in range(first, len(file)) if file[place] == "/"}
+        case "*":
+            return {after for place in places for after in range(place, _slash(file, place) + 1)}
+        case _ if part == "?" or (part[0] == "[" and part[-1] == "]"):
+            return {
+                place + 1 for place in places if file[place : place + 1].strip("/") and fnmatchcase(file[place], part)
+            }
+        case _:
+            return {place + len(part) for place in places if file.startswith(part, place)}
+
+
+def _slash(file: str, place: int) -> int:
+    found = file.find("/", place)
+    return len(file) if found < 0 else found
 
 
 def default_of(configurations: list[Configuration]) -> Configuration | None:
@@ -98,16 +133,6 @@ def _relative(path: str) -> str:
     while path.startswith("./"):
         path = path[2:]
     return path.strip("/") if path != "." else ""
-
-
-def _expression(pattern: str) -> str:
-    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]/]+\])", pattern)
-    return "".join(
-        _PARTS.get(part) or (part if part[:1] == "[" and part[-1:] == "]" else re.escape(part)) for part in parts
-    )
-
-
-_PARTS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def _fault(name: str, what: str) -> DataError:

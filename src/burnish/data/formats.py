@@ -4,7 +4,8 @@ import codecs
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 from burnish.data.files import UNPACKERS, UNPACKING_FAULTS, DataFile
 from burnish.data.json_text import JsonFault, read_json
 from burnish.data.ledger import BadRow
+from burnish.data.private_text import cover_private
 from burnish.errors import DataError
 
 LINE_BYTES = 256 << 20
@@ -285,8 +287,9 @@ class _JsonBuffer:
 _LONGEST_WORD = len("-Infinity")
 
 
-# Arrow says OSError of a page that does not unpack, and Python finds text that is no UTF-8.
-_ARROW_FAULTS = (pa.ArrowException, OSError, UnicodeDecodeError)
+# Arrow says OSError of a page that does not unpack; Python finds text that is no UTF-8, dates that it cannot count to
+# and fields that are there twice.
+_ARROW_FAULTS = (pa.ArrowException, OSError, ValueError, OverflowError)
 
 
 def _read_parquet(file: DataFile, on_bad: OnBad) -> Numbered:
@@ -336,6 +339,8 @@ def _arrow_batches(source: pa.MemoryMappedFile) -> Iterator[pa.RecordBatch]:
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Numbered:
     number = 0
     for batch in batches:
+        if double := _double(batch.schema.names):
+            raise ValueError(f"two columns are called {double[:40]!r}")
         rows = _rows_at_once(batch.nbytes, batch.num_rows)
         for start in range(0, batch.num_rows, rows):
             for row in batch.slice(start, rows).to_pylist():
@@ -386,11 +391,16 @@ def _read_csv(file: DataFile, on_bad: OnBad) -> Numbered:
 
 
 def _header(row: list[str], name: str) -> list[str]:
-    if double := next((column for column in row if row.count(column) > 1), None):
+    if double := _double(row):
         raise DataError(
-            f"{name}: the header names {double[:40]!r} twice.", hint="The first line of a CSV file names its columns."
+            f"{name}: the header names {cover_private(double)[:40]!r} twice.",
+            hint="The first line of a CSV file names its columns.",
         )
     return row
+
+
+def _double(names: Sequence[str]) -> str | None:
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 _TEXT_READERS: dict[str, Callable[[DataFile, OnBad], Numbered]] = {
@@ -436,4 +446,5 @@ def _kind(value: Any) -> str:
 
 
 def _broken(name: str, kind: str, error: Exception) -> DataError:
-    return DataError(f"{name} cannot be read as {kind} ({str(error).splitlines()[0]}).", hint=_AGAIN)
+    said = (str(error) or type(error).__name__).splitlines()[0]
+    return DataError(f"{name} cannot be read as {kind} ({said}).", hint=_AGAIN)

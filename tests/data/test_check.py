@@ -170,6 +170,20 @@ def test_a_part_of_the_rows_is_said_to_be_one_and_kept_nowhere(bench):
     assert bench.check(rows=21).complete
 
 
+def test_a_check_of_the_first_rows_is_not_complete_where_one_source_alone_was_read_to_its_end(bench):
+    """What it says of the run's end would otherwise be held against the trainer, and differ."""
+    bench.data.joinpath("en").mkdir()
+    bench.data.joinpath("de").mkdir()
+    bench.write([chat(f"Q{number}?", "A") for number in range(40)], "en/train.jsonl")
+    bench.write([chat(f"F{number}?", "A") for number in range(4)], "de/train.jsonl")
+    part = bench.check(rows=20, subsets=("en", "de"))
+    assert part.ledger is not None and part.ledger.rows_read == 14
+    assert not part.complete and not part.stream_at_end
+    whole = bench.check(rows=82, subsets=("en", "de"))
+    assert whole.complete and whole.stream_at_end == bench.check(subsets=("en", "de")).stream_at_end
+    assert bench.check(rows=10**30, subsets=("en", "de")).complete
+
+
 def test_the_plan_says_what_comes_of_the_schedule(bench):
     bench.write([chat("a", "b" * 60)] * 10)
     spec = bench.spec(steps=10).model_copy(update={"schedule": Linear(warmup_steps=2, decay_steps=4, minimum=1e-7)})

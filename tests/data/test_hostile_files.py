@@ -162,6 +162,39 @@ def test_parquet_cut_in_half_is_named(tmp_path):
     assert _fault(path).message.startswith("a.parquet cannot be read as parquet (")
 
 
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (pa.array([2**62], pa.timestamp("us")), "date value out of range"),
+        (pa.array([10**9], pa.date32()), "magnitude"),
+        (pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "duplicate field names"),
+    ],
+)
+def test_a_column_that_python_has_no_value_for_is_named(tmp_path, column, reason):
+    pq.write_table(pa.table({"text": ["a"], "more": column}), tmp_path / "a.parquet")
+    fault = _fault(tmp_path / "a.parquet")
+    assert fault.message.startswith("a.parquet cannot be read as parquet (") and reason in fault.message
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert "two columns are called 'text'" in _fault(tmp_path / "a.parquet").message
+
+
+def test_a_secret_in_a_header_is_covered(tmp_path):
+    secret = "hf_" + "AbCdEf123" * 4
+    fault = _fault(_put(tmp_path / "a.csv", f"{secret},{secret}\n1,2\n"))
+    assert "twice" in fault.message and secret[:12] not in fault.message
+
+
+def test_a_name_that_is_no_text_is_spelt_out(tmp_path):
+    (tmp_path / os.fsdecode(b"tr\xffain.jsonl")).write_text(f"{GOOD}\n[]\n")
+    records, bad = _read(tmp_path)
+    assert [record.where for record in records] == ["tr\\xffain.jsonl:1"]
+    assert list(bad) == ["tr\\xffain.jsonl:2"]
+
+
 def test_csv_has_quotes_line_ends_in_fields_and_rows_that_are_cut(tmp_path):
     text = 'prompt,completion\n"a ""b"", c\nd",e\n"x"y,z\nf,\ng\nh,i,j\n"k,l\n'
     records, bad = _read(_put(tmp_path / "a.csv", text))

@@ -12,6 +12,7 @@ import pytest
 from burnish.data import content, prepare
 from burnish.data.content import content_hash
 from burnish.data.prepare import prepare_data, row_loader
+from burnish.errors import DataError
 from burnish.spec.train import SourceData, TrainSpec
 
 BYTES = b"0123456789abcdef" * 8192
@@ -129,3 +130,36 @@ def test_kept_rows_that_are_damaged_are_packed_anew(prepared, tmp_path: Path, na
     kept.write_bytes(b"")
     again = prepared()
     assert again[2] == 2 and again[0] == first[0] and (again[1] == first[1]).all()
+
+
+@pytest.mark.parametrize("name", ["tokens.u32", "trained.u8", "documents.bin", "manifest.json"])
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_store_of_which_a_part_is_missing_is_made_again(prepared, tmp_path: Path, name: str, gone: bool) -> None:
+    whole = prepared()
+    (part,) = (tmp_path / "stores").glob(f"*/{name}")
+    size = part.stat().st_size
+    if gone:
+        part.unlink()
+    else:
+        os.truncate(part, size // 2)
+    again = prepared()
+    assert whole[0] == again[0] and (whole[1] == again[1]).all()
+    assert part.stat().st_size == size
+    assert [each.name for each in (tmp_path / "stores").iterdir()] == [part.parent.name]
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_kept_under_its_old_hash(
+    prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, data = prepare.build_store, tmp_path / "train.jsonl"
+
+    def build_while_it_grows(*args, **wish) -> None:
+        data.write_text(data.read_text() * 2)
+        build(*args, **wish)
+
+    before = data.read_text()
+    with monkeypatch.context() as patch, pytest.raises(DataError, match="was changed while it was read"):
+        patch.setattr(prepare, "build_store", build_while_it_grows)
+        prepared()
+    data.write_text(before)
+    assert prepared()[0].conversations_read == 30

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from burnish.data.files import UNPACKERS, UNPACKING_FAULTS, missing, name_beside, spooled
+from burnish.data.files import UNPACKERS, UNPACKING_FAULTS, legible, missing, name_beside, spooled
 from burnish.errors import DataError
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst")
@@ -43,7 +43,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        return f"{self.archive.name}/{self.member}"
+        return f"{self.archive.name}/{legible(self.member)}"
 
     @property
     def path(self) -> Path:

@@ -4,6 +4,7 @@ Made with the very functions that the trainer prepares its rows with, into the s
 than what happens. Knows no server and no screen.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -264,7 +265,7 @@ class _Check:
         self._refuse(*said.refusals())
         self._add(
             ledger=_ledger(store, prepared, self.spec.row_tokens, counted, faults, audit),
-            complete=self.rows is None or store.ledger.read < self.rows,
+            complete=not store.ledger.cut_short,
         )
         self._foresee(prepared)
 
@@ -532,7 +533,7 @@ def _skipped(store: TokenStore, fate: Fate) -> Iterator[SkippedRow]:
 def _conversations(data: SourceData, path: Path, rows: int | None) -> Iterator[Conversation]:
     """What the rows say; those that cannot be used were told of before."""
     records = read_records(path, data.splits, subsets=data.subsets, on_bad=_pass_over, rows=rows)
-    for record in islice(records, rows):
+    for record in islice(records, None if rows is None else min(rows, sys.maxsize)):
         with suppress(RowFault):
             yield parse_conversation(record, images_per_message=data.images_per_message)
 

@@ -121,6 +121,11 @@ def file_stamps(folder: Path) -> list[tuple[str, int, int]]:
     return sorted(found)
 
 
+def legible(name: str) -> str:
+    """The name, with bytes that are no UTF-8 spelt out, as reports and databases hold text alone: `tr\\xffain`."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def name_beside(name: str, reference: str) -> str:
     """Where a reference leads from the file `name`, told from the letters alone. `RowFault` if that is outside."""
     if re.match(r"https?://", reference, re.IGNORECASE):

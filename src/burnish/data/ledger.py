@@ -38,6 +38,8 @@ class Ledger:
     """By reason."""
     bad_rows: list[BadRow] = field(default_factory=list)
     """The first few; `dropped["bad row"]` is the total."""
+    cut_short: bool = False
+    """Only the first rows were wanted, and there may be more."""
 
     def use(self) -> None:
         self.read += 1

@@ -22,7 +22,7 @@ from burnish.data.render import ChatRenderer, load_chat_renderer
 from burnish.data.render.choose import may_show_images
 from burnish.data.rows import pack_rows
 from burnish.data.sources import find_sources
-from burnish.data.store import TokenStore, open_store, store_key
+from burnish.data.store import TokenStore, discard_store, open_store, store_key
 from burnish.data.tokenise import Say, build_store, images_unseen
 from burnish.errors import DataError
 from burnish.run.events import DataFacts
@@ -85,11 +85,15 @@ def open_data(
     on_progress: OnProgress | None = None,
 ) -> TokenStore:
     """The tokens of the data set, made if they are not there yet. With `rows`, only of the first so many."""
-    key = _key(spec, data, path, model_directory, store_directory / ".hashes") if rows is None else f"first-{rows}"
+    memory = store_directory / ".hashes"
+    key = f"first-{rows}" if rows else _key(spec, data, path, model_directory, memory)
     store = open_store(store_directory, key)
     if store is None:
         renderer = load_data_renderer(spec, data, model_directory)
         build_store(data, path, renderer, store_directory, key, say, rows=rows, on_progress=on_progress)
+        if not rows and _key(spec, data, path, model_directory, memory) != key:
+            discard_store(store_directory, key)
+            raise DataError(f"{data.path} was changed while it was read.", hint="Try again once it stays as it is.")
         store = open_store(store_directory, key)
         assert store is not None
     return store

@@ -3,13 +3,14 @@
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from burnish.data.archives import SUFFIXES, is_archive, open_archive
-from burnish.data.files import DataFile, DiskFile
+from burnish.data.files import DataFile, DiskFile, legible
 from burnish.data.formats import READERS, Record, is_readable, read_file
 from burnish.data.ledger import BadRow
 from burnish.data.progress import Reading
@@ -68,7 +69,12 @@ def read_records(
     for source in sources:
         files = map(watch, source.files) if watch else source.files
         records = (record for file in files for record in read_file(file, on_bad, source.label))
-        yield from islice(records, None if rows is None else -(-rows // len(sources)))
+        yield from islice(records, None if rows is None else rows_of_each(rows, splits, subsets))
+
+
+def rows_of_each(rows: int, splits: Sequence[str], subsets: Sequence[str] = ()) -> int:
+    """How many rows are read of each source, where about so many are wanted in all."""
+    return min(-(-rows // len(_pairs(splits, subsets))), sys.maxsize)
 
 
 def source_labels(splits: Sequence[str], subsets: Sequence[str] = ()) -> list[str]:
@@ -99,7 +105,7 @@ def find_sources(
         raise DataError(f"{called} is not a data file that can be read.", hint=_understood())
     if subsets:
         raise DataError(f"{called} is one file, so it has no subset {subsets[0]!r}.", hint="Leave subsets out.")
-    return [Source(split, (DiskFile(path.parent, path.name, path),)) for split in splits]
+    return [Source(split, (DiskFile(path.parent, legible(path.name), path),)) for split in splits]
 
 
 def split_of(relative: PurePosixPath) -> str | None:
@@ -235,7 +241,7 @@ def _files_in(folder: Path, root: Path, above: tuple[Path, ...] = ()) -> Iterato
         raise DataError(f"{folder.relative_to(root)} cannot be read ({error.strerror}).") from error
     for entry in entries:
         path = Path(entry.path)
-        name = path.relative_to(root).as_posix()
+        name = legible(path.relative_to(root).as_posix())
         if entry.name.startswith("."):
             continue
         if _is_folder(entry):

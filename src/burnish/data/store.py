@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ class Stored(NamedTuple):
 
 
 class TokenStore:
-    """A finished store, opened for reading."""
+    """A finished store, opened for reading. `ValueError` for one of which a part is missing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -78,6 +78,9 @@ class TokenStore:
         self._documents = _map(folder / "documents.bin", _DOCUMENT)
         self._token_ids = _map(folder / "tokens.u32", np.dtype("<u4"))
         self._loss_mask = _map(folder / "trained.u8", np.dtype("u1"))
+        there = [len(self._documents), len(self._token_ids), len(self._loss_mask)]
+        if there != self._manifest["lengths"]:
+            raise ValueError(f"{folder} is not whole: {there}")
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -138,6 +141,7 @@ class TokenStore:
             used=kept["used"],
             dropped=Counter(kept["dropped"]),
             bad_rows=[BadRow(*row) for row in kept["bad_rows"]],
+            cut_short=kept["cut_short"],
         )
 
 
@@ -183,11 +187,18 @@ class StoreWriter:
         self.close()
         documents = self._all_documents() if keep is None else self._all_documents()[keep]
         documents.tofile(self._folder / "documents.bin")
-        counts = {"read": ledger.read, "used": ledger.used, "dropped": ledger.dropped, "bad_rows": ledger.bad_rows}
+        counts = {
+            "read": ledger.read,
+            "used": ledger.used,
+            "dropped": ledger.dropped,
+            "bad_rows": ledger.bad_rows,
+            "cut_short": ledger.cut_short,
+        }
         manifest = {
             "format": FORMAT,
             "files": list(self._files),
             "sources": list(self._sources),
+            "lengths": [len(documents), self._written, self._written],
             "ledger": counts,
         }
         (self._folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
@@ -206,14 +217,21 @@ def store_key(files: Iterable[tuple[str, str]], parts: dict[str, Any]) -> str:
     """Hash of the files' names and hashes, and of all else that decides the tokens."""
     digest = hashlib.sha256(json.dumps([FORMAT, parts], sort_keys=True).encode())
     for name, content in files:
-        digest.update(f"\n{name}\n{content}".encode())
+        digest.update(f"\n{name}\n{content}".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:32]
 
 
 def open_store(directory: Path, key: str) -> TokenStore | None:
-    """The finished store of that key, if there is one."""
+    """The finished store of that key, if there is one; one that is damaged, as by a full disk or a loss of power,
+    is put away, so that it is made again."""
     folder = directory / key
-    return TokenStore(folder) if (folder / _MANIFEST).is_file() else None
+    if not (folder / _MANIFEST).is_file():
+        return None
+    try:
+        return TokenStore(folder)
+    except (OSError, ValueError, KeyError):
+        discard_store(directory, key)
+        return None
 
 
 @contextmanager
@@ -244,6 +262,15 @@ def new_folder(place: Path) -> Iterator[Path]:
         _settle(temporary, place)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def discard_store(directory: Path, key: str) -> None:
+    """At once out of everybody's sight, then off the disk."""
+    folder = directory / key
+    with suppress(OSError):
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        folder.rename(aside / folder.name)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _settle(temporary: Path, place: Path) -> None:

@@ -1,6 +1,8 @@
 """Reads a data set once, renders it and fills a token store. Memory stays flat in the number of rows."""
 
+import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from burnish.data.ledger import BadRow, Ledger
 from burnish.data.progress import OnProgress, Reading
 from burnish.data.render import ChatRenderer
 from burnish.data.render.pieces import Piece
-from burnish.data.sources import read_records
+from burnish.data.sources import read_records, rows_of_each
 from burnish.data.store import Place, StoreWriter, new_store
 from burnish.errors import DataError
 from burnish.spec.train import SourceData
@@ -81,7 +83,12 @@ def write_samples(
     With `rows`, only the first so many are read. `reading` counts bytes.
     """
     records = read_records(path, data.splits, subsets=data.subsets, on_bad=ledger.drop_bad, rows=rows, reading=reading)
+    most = sys.maxsize if rows is None else rows_of_each(rows, data.splits, data.subsets)
+    read: Counter[str] = Counter()
     for record in records:
+        read[record.source] += 1
+        if rows is not None and (ledger.read >= rows or read[record.source] >= most):
+            ledger.cut_short = True
         if rows is not None and ledger.read >= rows:
             return
         try:

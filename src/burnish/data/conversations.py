@@ -84,31 +84,13 @@ def read_conversation(record: Record) -> Conversation:
 def parse_conversation(record: Record, *, images_per_message: int | None = None) -> Conversation:
     """As `read_conversation`, with a `RowFault` for a row that cannot be used. A null column is an absent one."""
     row = record.value
-    kwargs = row.get("chat_template_kwargs")
-    if (
-        any(value is not None for value in kwargs.values())
-        if isinstance(kwargs, dict)
-        else kwargs not in (None, "", "{}")
-    ):
-        named = ", ".join(kwargs) if isinstance(kwargs, dict) else str(kwargs)[:80]
-        raise RowFault(f"chat_template_kwargs ({named}) is not obeyed row by row; set it under [renderer] for all")
+    _refuse_switches(row.get("chat_template_kwargs"))
     pictures = _Pictures(row, record.origin, images_per_message)
-    if row.get("messages") is not None:
-        messages = _messages(row["messages"], "messages", pictures)
-        if row.get("response") is not None:
-            messages = (*_untrained(messages), *_answer(row["response"], "response", pictures))
-    elif row.get("prompt") is not None and row.get("completion") is not None:
-        # Only the completion is trained, even where the prompt holds assistant turns.
-        context = _side(row["prompt"], "prompt", "user", pictures)
-        messages = (*_untrained(context), *_answer(row["completion"], "completion", pictures))
-    elif row.get("conversations") is not None:
-        messages = _messages(row["conversations"], "conversations", pictures)
-    elif row.get("instruction") is not None and row.get("output") is not None:
-        messages = _alpaca(row, pictures)
-    elif row.get("text") is not None:
+    messages = _turns(row, pictures)
+    if messages is None and row.get("text") is not None:
         pictures.refuse_rest("text")
         return Conversation((), record.where, text=_plain_text(row["text"]))
-    else:
+    if messages is None:
         raise RowFault(_no_layout(record))
     if not any(message.role == "assistant" for message in messages):
         raise RowFault("no assistant turn, so nothing to learn from")
@@ -123,6 +105,35 @@ def read_messages(turns: Iterable[Message | Mapping[str, Any]]) -> tuple[Message
         turn if isinstance(turn, Message) else _message(dict(turn), f"messages[{place}]", pictures)
         for place, turn in enumerate(turns)
     )
+
+
+def _refuse_switches(kwargs: Any) -> None:
+    """`chat_template_kwargs` of a row, but for one that says nothing."""
+    if isinstance(kwargs, dict):
+        said = any(value is not None for value in kwargs.values())
+    else:
+        said = kwargs not in (None, "", "{}")
+    if said:
+        named = ", ".join(kwargs) if isinstance(kwargs, dict) else str(kwargs)[:80]
+        raise RowFault(f"chat_template_kwargs ({named}) is not obeyed row by row; set it under [renderer] for all")
+
+
+def _turns(row: dict[str, Any], pictures: "_Pictures") -> tuple[Message, ...] | None:
+    """In the first layout that the row has; None where it has none with turns."""
+    if row.get("messages") is not None:
+        messages = _messages(row["messages"], "messages", pictures)
+        if row.get("response") is None:
+            return messages
+        return (*_untrained(messages), *_answer(row["response"], "response", pictures))
+    if row.get("prompt") is not None and row.get("completion") is not None:
+        # Only the completion is trained, even where the prompt holds assistant turns.
+        context = _side(row["prompt"], "prompt", "user", pictures)
+        return (*_untrained(context), *_answer(row["completion"], "completion", pictures))
+    if row.get("conversations") is not None:
+        return _messages(row["conversations"], "conversations", pictures)
+    if row.get("instruction") is not None and row.get("output") is not None:
+        return _alpaca(row, pictures)
+    return None
 
 
 class _Pictures:

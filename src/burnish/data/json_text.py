@@ -62,7 +62,6 @@ _NO_NUMBER = re.compile(r"[^\w\"-]?(-?(?:NaN|Infinity))\b")
 
 def write_json(
     value: Any,
-    *,
     ensure_ascii: bool = False,
     indent: int | None = None,
     separators: tuple[str, str] | None = None,

@@ -8,9 +8,9 @@ a piece of its own, as when it is sampled.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from burnish.data.conversations import Conversation, Message, RowFault
+from burnish.data.conversations import Conversation, Message
 from burnish.data.render.pieces import History, Piece, control, is_trained, words
-from burnish.data.render.refusals import refuse_reasoning
+from burnish.data.render.refusals import refuse_calls, refuse_reasoning, refuse_schemas
 from burnish.spec.train import LossMask
 
 START, END = "<|im_start|>", "<|im_end|>"
@@ -27,7 +27,9 @@ class ChatML:
     shows_images: bool = False
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
-        _refuse_calls(conversation, self.name)
+        # Results of tools stay: they are turns like others, of a role of their own.
+        refuse_schemas(conversation, self.name)
+        refuse_calls(conversation.messages, self.name)
         refuse_reasoning(conversation.messages, self.name)
         pieces = self.opening(conversation.messages)
         for message in conversation.messages:
@@ -60,6 +62,12 @@ class SmolLM(ChatML):
 NOTHING = LossMask(assistant=False)
 
 
+def opening_system(conversation: Conversation) -> Message | None:
+    """The system turn that a row begins with."""
+    first = conversation.messages[:1]
+    return first[0] if first and first[0].role == "system" else None
+
+
 def plain_turn(role: str, content: str, trained: bool) -> list[Piece]:
     if role == "assistant":
         return [HEADER, words(content, role, trained), *turn_end(trained)]
@@ -86,11 +94,3 @@ def body(before: str, text: str, after: str, role: str, trained: bool) -> list[P
     if not text[-1].isalnum():
         return [*pieces, words(text + after, role, True)]
     return [*pieces, words(text, role, True), words(after, role, False)]
-
-
-def _refuse_calls(conversation: Conversation, name: str) -> None:
-    """Results of tools stay: they are turns like others, of a role of their own."""
-    if conversation.tools:
-        raise RowFault(f"tools are not rendered by `{name}`")
-    if any(message.tool_calls for message in conversation.messages):
-        raise RowFault(f"tool calls are not rendered by `{name}`")

@@ -6,10 +6,10 @@ several results; the answer follows its results without a header.
 
 from dataclasses import dataclass
 
-from burnish.data.conversations import Conversation, Message, RowFault
+from burnish.data.conversations import Conversation, Message
 from burnish.data.json_text import write_json
 from burnish.data.render.pieces import History, Piece, control, is_trained, words
-from burnish.data.render.refusals import refuse_reasoning
+from burnish.data.render.refusals import refuse_reasoning, refuse_schemas
 from burnish.data.render.thinking import split_thoughts
 from burnish.spec.train import LossMask
 
@@ -26,7 +26,7 @@ class DeepSeekV3:
     shows_images: bool = False
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
-        _refuse_schemas(conversation, self.name)
+        refuse_schemas(conversation, self.name)
         refuse_reasoning(conversation.messages, self.name)
         return self._written(conversation.messages, loss_mask)
 
@@ -64,7 +64,7 @@ class DeepSeekR1(DeepSeekV3):
     name: str = "deepseek-r1"
 
     def write(self, conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
-        _refuse_schemas(conversation, self.name)
+        refuse_schemas(conversation, self.name)
         return self._written(conversation.messages, loss_mask)
 
     def write_prompt(self, messages: tuple[Message, ...]) -> list[Piece]:
@@ -135,9 +135,3 @@ def _result(messages: tuple[Message, ...], place: int, trained: bool) -> list[Pi
         control("<｜tool▁output▁end｜>", "tool"),
         *([control("<｜tool▁outputs▁end｜>", "tool")] if closes else []),
     ]
-
-
-def _refuse_schemas(conversation: Conversation, name: str) -> None:
-    """Neither form has a place for them."""
-    if conversation.tools:
-        raise RowFault(f"tools are not rendered by `{name}`")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from burnish.data.conversations import Conversation, Message
-from burnish.data.render.chatml import END, HEADER, NOTHING, START, body, plain_turn, turn_end
+from burnish.data.render.chatml import END, HEADER, NOTHING, START, body, opening_system, plain_turn, turn_end
 from burnish.data.render.pieces import History, Piece, control, is_trained, words
 from burnish.data.render.tool_calls import as_python, compact, tagged
 from burnish.spec.train import LossMask
@@ -61,9 +61,7 @@ class PrimeQwen3:
 
 
 def _opening(conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
-    said = conversation.messages[0] if conversation.messages else None
-    if said is not None and said.role != "system":
-        said = None
+    said = opening_system(conversation)
     trained = said is not None and is_trained(said, loss_mask)
     if not conversation.tools:
         return [] if said is None else plain_turn("system", said.content, trained)

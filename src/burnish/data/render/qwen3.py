@@ -9,7 +9,7 @@ begins with a newline is encoded apart from its header, and the block that a pro
 from dataclasses import dataclass
 
 from burnish.data.conversations import Conversation, Message, ToolCall
-from burnish.data.render.chatml import END, HEADER, NOTHING, START, body, plain_turn, turn_end
+from burnish.data.render.chatml import END, HEADER, NOTHING, START, body, opening_system, plain_turn, turn_end
 from burnish.data.render.pieces import History, Piece, control, is_trained, words
 from burnish.data.render.thinking import last_query, split_thoughts, thoughts_before
 from burnish.data.render.tool_calls import compact
@@ -78,9 +78,7 @@ class Qwen3:
 
 def opening(conversation: Conversation, loss_mask: LossMask) -> list[Piece]:
     """The system turn: the row's own words, then its tools."""
-    said = conversation.messages[0] if conversation.messages else None
-    if said is not None and said.role != "system":
-        said = None
+    said = opening_system(conversation)
     trained = said is not None and is_trained(said, loss_mask)
     if not conversation.tools:
         return [] if said is None else plain_turn("system", said.content, trained)

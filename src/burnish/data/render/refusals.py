@@ -7,13 +7,20 @@ from burnish.data.conversations import Conversation, Message, RowFault
 
 def refuse_tools(conversation: Conversation, name: str) -> None:
     """For a family that writes neither schemas, nor calls, nor results."""
+    refuse_schemas(conversation, name)
+    refuse_calls(conversation.messages, name)
+    if any(message.role == "tool" for message in conversation.messages):
+        raise RowFault(f"tool results are not rendered by `{name}`")
+
+
+def refuse_schemas(conversation: Conversation, name: str) -> None:
     if conversation.tools:
         raise RowFault(f"tools are not rendered by `{name}`")
-    for message in conversation.messages:
-        if message.tool_calls:
-            raise RowFault(f"tool calls are not rendered by `{name}`")
-        if message.role == "tool":
-            raise RowFault(f"tool results are not rendered by `{name}`")
+
+
+def refuse_calls(messages: Iterable[Message], name: str) -> None:
+    if any(message.tool_calls for message in messages):
+        raise RowFault(f"tool calls are not rendered by `{name}`")
 
 
 def refuse_reasoning(messages: Iterable[Message], name: str) -> None:

@@ -341,7 +341,7 @@ def _compile(source: str) -> jinja2.Template:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[GenerationMarks, jinja2.ext.loopcontrols]
     )
-    environment.filters["tojson"] = _to_json
+    environment.filters["tojson"] = write_json
     environment.globals["raise_exception"] = _raise
     environment.globals["strftime_now"] = _CLOCK.strftime
     try:
@@ -351,16 +351,6 @@ def _compile(source: str) -> jinja2.Template:
             f"The model's chat template cannot be read ({error}).",
             hint='Mend it, or name a renderer: [renderer] name = "chatml".',
         ) from error
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    return write_json(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _raise(message: str) -> None:

@@ -20,6 +20,9 @@ def _spec(**values) -> TrainSpec:
         (_spec(steps=10, checkpoints=Checkpoints(every_steps=1, keep_last=2)), 3),
         (_spec(epochs=3, checkpoints=Checkpoints(every_steps=1, keep_last=2)), 3),
         (_spec(epochs=3, checkpoints=Checkpoints(every_steps=1)), 1),
+        (_spec(steps=99, checkpoints=Checkpoints(every_steps=1, keep_best=2)), 4),
+        (_spec(steps=99, checkpoints=Checkpoints(every_steps=4, keep_interval=10)), 4 + 2),
+        (_spec(steps=8, checkpoints=Checkpoints(every_steps=4, keep_interval=4, keep_last=5)), 2),
     ],
 )
 def test_the_forecast_counts_every_save_that_is_there_at_once(spec: TrainSpec, saves: int) -> None:

@@ -37,6 +37,7 @@ from burnish.train.loop import take_step
 from burnish.train.meter import StepReport, useful_flops
 from burnish.train.model import Decoder, load_decoder
 from burnish.train.parallel import World
+from burnish.train.snapshot import Snapshot
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 PROBE = torch.arange(40)[None]
@@ -390,12 +391,12 @@ def _listening(heard: list[Tensor]) -> Any:
     """`Adapter.export`, and the trainer's own logits at that moment."""
     export = Adapter.export
 
-    def export_and_hear(adapter: Adapter, folder: Path, **names: Any) -> None:
+    def export_and_hear(adapter: Adapter, folder: Path, state: Snapshot, **names: Any) -> None:
         adapter.model.eval()
         with torch.no_grad():
             heard.append(adapter.model(PROBE, lengths=[PROBE.shape[1]]).logits)
         adapter.model.train()
-        export(adapter, folder, **names)
+        export(adapter, folder, state, **names)
 
     return export_and_hear
 

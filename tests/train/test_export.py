@@ -82,8 +82,8 @@ def test_a_generation_config_that_transformers_would_not_write_is_kept(make_run,
 def test_a_model_that_is_not_what_was_trained_fails_the_run_and_keeps_the_checkpoint(
     make_run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def export_worse(folder: Path, decoder, *, base: Path) -> None:
-        export.export_model(folder, decoder, base=base)
+    def export_worse(folder: Path, decoder, state, *, base: Path) -> None:
+        export.export_model(folder, decoder, state, base=base)
         weights = load_file(folder / "model.safetensors")
         weights["model.layers.3.mlp.down_proj.weight"] *= 1.01
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -103,8 +103,8 @@ def test_a_model_that_is_not_what_was_trained_fails_the_run_and_keeps_the_checkp
 def test_an_adapter_that_misses_a_layer_fails_the_run(make_run, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Adapter.export
 
-    def export_worse(adapter: Adapter, folder: Path, **names) -> None:
-        whole(adapter, folder, **names)
+    def export_worse(adapter: Adapter, folder: Path, state, **names) -> None:
+        whole(adapter, folder, state, **names)
         weights = load_file(folder / "adapter_model.safetensors")
         weights = {name: each * (".3.self_attn.v_proj." not in name) for name, each in weights.items()}
         save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})

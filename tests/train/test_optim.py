@@ -10,6 +10,7 @@ from torch import nn
 from burnish.spec import train as spec
 from burnish.train import optim
 from burnish.train.checkpoint import Progress, load_trainer, save_trainer
+from burnish.train.snapshot import look_at
 
 WISHES = {
     "adamw": {"kind": "adamw"},
@@ -72,7 +73,7 @@ def test_a_resumed_optimizer_goes_on_to_the_bit(name: str, tmp_path: Path) -> No
     first = Small()
     optimizer = optim.build_optimizer(first, wish_of(name))
     learn(first, optimizer, 3)
-    save_trainer(tmp_path / "trainer", first, optimizer, Progress(step=3))
+    save_trainer(tmp_path / "trainer", look_at(first, optimizer), Progress(step=3))
     second = Small()
     resumed = optim.build_optimizer(second, wish_of(name))
     assert load_trainer(tmp_path / "trainer", second, resumed).step == 3

@@ -11,6 +11,7 @@ import pytest
 
 from burnish.errors import NotFound, RunError, VolumeFull
 from burnish.run.directory import CheckpointDirectory, RunDirectory
+from burnish.spec.train import Checkpoints
 from burnish.train.shelf import Room, find_start, open_checkpoint, retire, shelving, sweep
 
 
@@ -34,8 +35,8 @@ def heard() -> Heard:
     return Heard()
 
 
-def _save(run: RunDirectory, step: int, say: Callable = print, *, trainer: bool = True) -> None:
-    with shelving(run, step, say=say) as folder:
+def _save(run: RunDirectory, step: int, say: Callable = print, *, trainer: bool = True, **figures: float) -> None:
+    with shelving(run, step, figures={f"val/{name}": figure for name, figure in figures.items()}, say=say) as folder:
         for part in [folder.trainer, folder.model] if trainer else [folder.model]:
             part.mkdir()
             (part / "weights").write_bytes(bytes([step]) * 1000)
@@ -106,7 +107,7 @@ def test_a_kill_at_any_moment_of_retention_leaves_no_half_checkpoint(tmp_path: P
         run = RunDirectory(tmp_path / str(event) / "job_0123456789abcdef")
         for step in (1, 2, 3):
             _save(run, step)
-        killed = _killed_at(event, lambda run=run: retire(run, keep_last=1))
+        killed = _killed_at(event, lambda run=run: retire(run, Checkpoints(keep_last=1)))
         sweep(run)
         heard = Heard()
         assert _start(run, heard) == 3
@@ -201,10 +202,48 @@ def test_a_need_beyond_the_disk_itself_is_refused(run: RunDirectory) -> None:
         Room(run, volume_bytes_free=None).check(1, need_bytes=2**60)
 
 
-@pytest.mark.parametrize(("keep_last", "left"), [(None, [1, 2, 10]), (5, [1, 2, 10]), (2, [2, 10]), (1, [10])])
-def test_retention_keeps_the_newest_by_number(run: RunDirectory, keep_last: int | None, left: list[int]) -> None:
-    for step in (1, 10, 2):
-        _save(run, step)
-    gone = retire(run, keep_last=keep_last)
+@pytest.mark.parametrize(
+    ("wish", "left"),
+    [
+        ({}, [1, 2, 4, 6, 10]),
+        ({"keep_last": 9}, [1, 2, 4, 6, 10]),
+        ({"keep_last": 2}, [6, 10]),
+        ({"keep_last": 1}, [10]),
+        ({"keep_interval": 4}, [4, 10]),
+        ({"keep_interval": 4, "keep_last": 2}, [4, 6, 10]),
+        ({"keep_best": 1}, [2, 10]),
+        ({"keep_best": 2}, [2, 4, 10]),
+        ({"keep_best": 2, "metric": "loss/mean"}, [10]),
+        ({"keep_best": 1, "keep_interval": 4, "keep_last": 2}, [2, 4, 6, 10]),
+    ],
+)
+def test_what_any_rule_keeps_is_kept_and_the_newest(run: RunDirectory, wish: dict, left: list[int]) -> None:
+    losses = {1: 0.9, 10: 0.5, 2: 0.2, 4: 0.2, 6: float("nan")}
+    for step, loss in losses.items():
+        _save(run, step, loss=loss)
+    gone = retire(run, Checkpoints(**wish))
     assert [each.step for each in run.whole_checkpoints()] == left
-    assert sorted(gone + left) == [1, 2, 10]
+    assert sorted(gone + left) == sorted(losses)
+
+
+def test_a_run_without_ckpt_keeps_its_model(run: RunDirectory) -> None:
+    _save(run, 3, trainer=False)
+    assert retire(run, None) == []
+
+
+def test_a_changed_byte_in_what_is_loaded_is_found_and_the_checkpoint_passed_over(
+    run: RunDirectory, heard: Heard
+) -> None:
+    _save(run, 1)
+    _save(run, 2)
+    (run.checkpoint(2).trainer / "weights").write_bytes(bytes([2]) * 999 + b"x")
+    assert _start(run, heard) == 1
+    assert "step_2 is damaged (trainer/weights is not what was saved: its SHA-256 is another)" in heard.lines[0]
+    with pytest.raises(RunError, match="SHA-256"):
+        open_checkpoint(run.checkpoint(2).root)
+
+
+def test_an_error_of_the_disk_is_a_sentence_and_leaves_nothing_behind(run: RunDirectory) -> None:
+    with pytest.raises(RunError, match="Step 2 could not be saved: Input/output error"), shelving(run, 2, say=print):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    assert not list(run.checkpoints.iterdir())

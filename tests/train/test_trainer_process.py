@@ -1,6 +1,7 @@
 """Whole runs through the front door of the trainer: `run.json` in, diary, log and folders out."""
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -9,8 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -33,6 +35,7 @@ from burnish.run.events import (
     read_events,
 )
 from burnish.train.__main__ import main
+from burnish.train.checkpoint import save_trainer
 from burnish.train.model import load_decoder
 from burnish.train.parallel import World
 
@@ -82,7 +85,8 @@ def test_a_run_trains_tells_and_leaves_a_model(make_run, tiny: Path, capsys: pyt
     assert isinstance(checkpointed, Checkpointed) and checkpointed.path.endswith("/checkpoints/step_5/trainer")
     assert checkpointed.path.startswith(f"/runs/{run.run_id}/outputs/fft-{run.run_id}/")
     assert isinstance(exported, Exported) and exported.path.endswith("/checkpoints/step_5/model")
-    assert isinstance(verified, Verified) and verified.largest_difference < verified.tolerance
+    assert isinstance(verified, Verified) and verified.largest_difference is not None
+    assert verified.largest_difference < verified.tolerance
     assert finished.outcome == "completed" and finished.step == 5
     log = capsys.readouterr().out
     assert log.count("[SUCCESS] Step ") == 5
@@ -199,6 +203,7 @@ def test_a_killed_run_goes_on_as_its_next_attempt(make_run) -> None:
     run = make_run("killed", **wishes)
     first = _start(run, attempt=1)
     _wait_for(run, first, step=7)
+    _wait_until(lambda: bool(events_of(run, Checkpointed)))
     first.kill()
     first.wait()
     second = _start(run, attempt=2)
@@ -213,7 +218,7 @@ def test_a_killed_run_goes_on_as_its_next_attempt(make_run) -> None:
     whole = make_run("whole", **wishes)
     with _signal_after(whole, step=end.step, number=signal.SIGTERM):
         assert train(whole) == 0
-    assert losses_of(whole)[: end.step] == losses_of(run)
+    assert losses_of(whole)[: end.step] == losses_of(run)[: end.step]
     again = [event.step for event in events_of(run, Step) if event.attempt == 2]
     assert again == list(range(resumed_from + 1, end.step + 1))
     assert {event.step for event in events_of(run, Checkpointed)} == {each.step for each in run.whole_checkpoints()}
@@ -228,6 +233,13 @@ def _wait_for(run: RunDirectory, trainer: subprocess.Popen[str], *, step: int = 
     deadline = time.monotonic() + 120
     while not any(event.step >= step and event.attempt == attempt for event in events_of(run, Step)):
         assert trainer.poll() is None, trainer.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _wait_until(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not there():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -277,6 +289,57 @@ def test_retention_keeps_the_newest_and_tells(make_run) -> None:
     assert train(run) == 0
     assert [each.step for each in run.whole_checkpoints()] == [6]
     assert [event.step for event in events_of(run, CheckpointRemoved)] == [2, 4]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_save_beside_the_training_is_to_the_bit_one_that_training_waits_for(
+    make_run, monkeypatch: pytest.MonkeyPatch, optimizer: str
+) -> None:
+    wishes = {"checkpoints": {"every_steps": 2}, "steps": 5, "optimizer": {"kind": optimizer, "learning_rate": 1e-3}}
+    beside = make_run("beside", **wishes)
+    assert train(beside) == 0
+    monkeypatch.setattr("burnish.train.keeper.free_memory_bytes", lambda: 0)
+    waiting = make_run("waiting", **wishes)
+    assert train(waiting) == 0
+    for step in (2, 4, 5):
+        assert trained_state(beside.checkpoint(step)) == trained_state(waiting.checkpoint(step))
+        weights = [(run.checkpoint(step).model / "model.safetensors").read_bytes() for run in (beside, waiting)]
+        assert weights[0] == weights[1]
+    told = [events_of(run, Checkpointed)[0] for run in (beside, waiting)]
+    assert told[0].blocked_seconds < told[0].seconds and told[1].blocked_seconds == told[1].seconds
+
+
+def test_a_write_that_fails_beside_the_training_fails_the_run_with_a_sentence(
+    make_run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And costs no older checkpoint."""
+
+    def break_at_four(folder: Path, *_: object) -> None:
+        if "step_4" in str(folder):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        save_trainer(folder, *_)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("burnish.train.keeper.save_trainer", break_at_four)
+    run = make_run(checkpoints={"every_steps": 2, "keep_last": 1}, steps=300)
+    assert train(run) == 1
+    end = the_end(run)
+    assert (end.outcome, end.code) == ("failed", "run") and end.step < 300
+    assert end.message == "Step 4 could not be saved: Input/output error."
+    assert [path.name for path in run.checkpoints.iterdir()] == ["step_2"]
+
+
+def test_a_run_that_fails_keeps_what_was_being_saved(make_run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(*given: Any) -> None:
+        time.sleep(0.5)
+        save_trainer(*given)
+
+    monkeypatch.setattr("burnish.train.keeper.save_trainer", slowly)
+    monkeypatch.setattr("burnish.train.loop.rows_of_step", lambda job, step: 1 // (5 - step))
+    run = make_run(checkpoints={"every_steps": 4}, steps=9)
+    assert train(run) == 1
+    assert "ZeroDivisionError" in the_end(run).message
+    assert [event.step for event in events_of(run, Checkpointed)] == [4]
+    assert [each.step for each in run.whole_checkpoints()] == [4]
 
 
 def test_micro_batches_change_nothing_but_the_memory(make_run) -> None:

@@ -174,7 +174,7 @@ def _completed(run: RunState, end: ExitRecord | None, diary: DiaryState) -> Fini
     if run.stop_requested:
         return Finish(RunStatus.COMPLETED, "The request to stop came after the last step.")
     if end is not None and end.exit_code == 0:
-        return Finish(RunStatus.COMPLETED)
+        return Finish(RunStatus.COMPLETED, diary.message)  # it has one where it ended early
     how = describe_end(end) if end is not None else _LOST
     return Finish(RunStatus.COMPLETED, f"All steps are done; after that the trainer {how}.")
 

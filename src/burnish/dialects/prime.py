@@ -91,6 +91,7 @@ def _find_conflicts(config: PrimeConfig) -> Iterator[Fault]:
     yield from _check_optimizer(config)
     yield from _check_lora(config)
     yield from _check_deployment(config)
+    yield from _check_keeping(config)
     yield from _check_resume(config)
     yield from _check_names(config)
     for variable, text in config.env_vars.items():
@@ -224,6 +225,13 @@ def _check_deployment(config: PrimeConfig) -> Iterator[Fault]:
         yield Fault("invalid", "deployment.num_train_gpus", message, f"Ask for {deployment.gpus_per_node} at most.")
 
 
+def _check_keeping(config: PrimeConfig) -> Iterator[Fault]:
+    ckpt = config.ckpt
+    if ckpt is not None and ckpt.keep_best is not None and ckpt.metric == "val/loss" and config.val is None:
+        message = "ckpt.keep_best goes by val/loss, and without [val] nothing is validated."
+        yield Fault("invalid", "ckpt.keep_best", message, 'Add [val], or set ckpt.metric = "loss/mean".')
+
+
 def _check_resume(config: PrimeConfig) -> Iterator[Fault]:
     resume, older = config.resume, config.ckpt.resume_step if config.ckpt else None
     if older == 0:
@@ -326,7 +334,14 @@ def _validation(config: PrimeConfig) -> spec.Validation | None:
         return None
     row_tokens = wish.data.seq_len if "seq_len" in wish.data.model_fields_set else config.data.seq_len
     source = _source(wish.data).model_copy(update={"shuffle": False})
-    return spec.Validation(data=source, row_tokens=row_tokens, every_steps=wish.interval, at_start=wish.eval_on_start)
+    return spec.Validation(
+        data=source,
+        row_tokens=row_tokens,
+        every_steps=wish.interval,
+        at_start=wish.eval_on_start,
+        patience=wish.patience,
+        min_delta=wish.min_delta,
+    )
 
 
 def _epochs(config: PrimeConfig) -> float | None:
@@ -392,7 +407,13 @@ def _schedule(config: PrimeConfig) -> spec.Schedule:
 def _checkpoints(config: PrimeConfig) -> spec.Checkpoints | None:
     if config.ckpt is None:
         return None
-    return spec.Checkpoints(every_steps=config.ckpt.interval, keep_last=config.ckpt.keep_last)
+    return spec.Checkpoints(
+        every_steps=config.ckpt.interval,
+        keep_last=config.ckpt.keep_last,
+        keep_interval=config.ckpt.keep_interval,
+        keep_best=config.ckpt.keep_best,
+        metric=config.ckpt.metric,
+    )
 
 
 def _resume(config: PrimeConfig) -> spec.Resume | None:

@@ -120,6 +120,10 @@ class ValidationData(SourceData):
 class Validation(Section):
     interval: Annotated[Count, Obeyed("validate every so many steps, and at the end")] = 50
     eval_on_start: Annotated[bool, Obeyed("validate before the first step too")] = False
+    patience: Annotated[
+        Count | None, Origin.BURNISH, Obeyed("end the run when so many validations in a row brought no lower val/loss")
+    ] = None
+    min_delta: Annotated[NotNegative, Origin.BURNISH, Obeyed("by how much val/loss has to be lower to count")] = 0.0
     data: Annotated[ValidationData, Obeyed("conversations to validate on; required")] = Field(
         default_factory=ValidationData
     )
@@ -227,10 +231,14 @@ class Checkpoints(Section):
         Refused("checkpoints go under the run's own outputs on the volume", hint="Leave ckpt.output_dir out."),
     ] = None
     interval: Annotated[Count | None, Obeyed("one every so many steps, beside the one at the end")] = None
-    keep_last: Annotated[Count | None, Obeyed("delete all but the newest this many; absent: keep all")] = None
-    keep_interval: Annotated[
-        Count | None, Refused("keeping every n-th checkpoint is not built", hint="Use ckpt.keep_last.")
+    keep_last: Annotated[Count | None, Obeyed("keep the newest so many; without a `keep` key, all are kept")] = None
+    keep_interval: Annotated[Count | None, Obeyed("keep those of every so many steps, beside the newest")] = None
+    keep_best: Annotated[
+        Count | None, Origin.BURNISH, Obeyed("keep so many with the lowest ckpt.metric, beside the newest")
     ] = None
+    metric: Annotated[Literal["val/loss", "loss/mean"], Origin.BURNISH, Obeyed("what ckpt.keep_best goes by")] = (
+        "val/loss"
+    )
     skip_progress: Annotated[bool, Refused(_CHECKPOINT, hint="Leave it out.")] = False
     skip_scheduler: Annotated[bool, Refused(_CHECKPOINT, hint="Leave it out.")] = False
     skip_dataloader: Annotated[bool, Refused(_CHECKPOINT, hint="Leave it out.")] = False

@@ -140,6 +140,8 @@ class Checkpointed(Event):
     """On the volume: `/runs/<run id>/outputs/...`."""
     size_bytes: int
     seconds: float
+    blocked_seconds: float = 0.0
+    """Of these, how long training stood still."""
 
 
 class CheckpointRemoved(Event):

@@ -5,7 +5,7 @@ Error bar: sizes follow from the weights' shapes, so they are right to a per cen
 
 import math
 
-from burnish.spec.train import AdamW, Optimizer, TrainSpec
+from burnish.spec.train import AdamW, Checkpoints, Optimizer, TrainSpec
 
 _WEIGHT_BYTES = 4
 _STATE_BYTES = {"adamw": 8, "sgd": 4, "muon": 8, "sign_sgd": 0}
@@ -23,9 +23,8 @@ def forecast_storage_bytes(spec: TrainSpec, *, parameters: int, model_bytes: int
 
     An export is as large as the base model's folder, for it has the same tensors in the same dtype; an adapter's is
     `adapter_parameters` in float32, and as large as a whole one if it is merged too. Each checkpoint
-    holds one; without checkpoints there is one at the end. A save comes before the deletion of the oldest, so
-    retention holds one more. Where steps follow from epochs, and so are not known yet, every kept checkpoint is
-    counted if retention says how many, else the last one alone.
+    holds one; without checkpoints there is one at the end. Where steps follow from epochs, and so are not known yet,
+    every kept checkpoint is counted if retention says how many, else the last one alone.
     """
     learning, export = parameters, model_bytes
     if spec.lora is not None:
@@ -34,11 +33,19 @@ def forecast_storage_bytes(spec: TrainSpec, *, parameters: int, model_bytes: int
     if spec.checkpoints is None:
         return export + _SMALL_FILES_BYTES
     each = learning * trainer_bytes_per_parameter(spec.optimizer) + export + _SMALL_FILES_BYTES
-    every, keep = spec.checkpoints.every_steps, spec.checkpoints.keep_last
-    if every is None:
-        return each
-    saves = math.ceil(spec.steps / every) if spec.steps is not None else (keep + 1 if keep else 1)
-    return each * (saves if keep is None else min(saves, keep + 1))
+    return each * _most_held(spec.checkpoints, spec.steps)
+
+
+def _most_held(wish: Checkpoints, steps: int | None) -> int:
+    """Checkpoints there are at once; a save comes before the deletion of another, so retention holds one more."""
+    if wish.every_steps is None:
+        return 1
+    saves = math.ceil(steps / wish.every_steps) if steps is not None else None
+    if wish.keep_last is wish.keep_interval is wish.keep_best is None:
+        return saves or 1
+    for_good = steps // math.lcm(wish.every_steps, wish.keep_interval) if wish.keep_interval and steps else 0
+    held = max(1, wish.keep_last or 0) + (wish.keep_best or 0) + for_good + 1
+    return held if saves is None else min(saves, held)
 
 
 def trainer_bytes_per_parameter(optimizer: Optimizer) -> int:

@@ -240,8 +240,14 @@ class Checkpoints(Frozen):
     """One at the end, and one every `every_steps` if that is set."""
 
     every_steps: Count | None = None
+    # What any of the three keeps is kept, and the newest always; where all are None, every one is.
     keep_last: Count | None = None
-    """Delete all but the newest this many; None keeps all."""
+    """The newest so many."""
+    keep_interval: Count | None = None
+    """Those of every so many steps."""
+    keep_best: Count | None = None
+    """So many with the lowest `metric`; each is validated before it is saved."""
+    metric: Literal["val/loss", "loss/mean"] = "val/loss"
 
 
 class Validation(Frozen):
@@ -253,6 +259,10 @@ class Validation(Frozen):
     """And once more at the end."""
     at_start: bool = False
     """Before the first step too."""
+    patience: Count | None = None
+    """End the run when so many validations in a row brought no lower loss; None never does."""
+    min_delta: NotNegative = 0.0
+    """By how much a loss has to be lower to count."""
 
 
 class Resume(Frozen):

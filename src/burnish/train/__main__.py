@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m burnish.train", description="Train as RUN_DIR/run.json orders.")
     parser.add_argument("run_directory", type=Path, metavar="RUN_DIR")
     parser.add_argument("--attempt", type=int, metavar="N", help="default: one more than the diary holds")
+    parser.add_argument("--cut-after", type=int, metavar="STEP", help="end by SIGKILL after that step")
     given = parser.parse_args(arguments)
     run = RunDirectory(given.run_directory.resolve())
     if not run.order.is_file():
@@ -42,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     stop = StopSignal()
     with stop.listening(), closing(diary):
         try:
-            _run(run, diary, stop)
+            _run(run, diary, stop, cut_after=given.cut_after)
         except Stopped:
             message = "Stopped before this attempt's first step."
             say("INFO", message)
@@ -56,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _run(run: RunDirectory, diary: EventWriter, stop: StopSignal) -> None:
+def _run(run: RunDirectory, diary: EventWriter, stop: StopSignal, *, cut_after: int | None) -> None:
     with stop.interrupting():
         order = _read_order(run)
         os.environ.update(order.spec.environment)
@@ -67,7 +68,7 @@ def _run(run: RunDirectory, diary: EventWriter, stop: StopSignal) -> None:
         horizon = plan_horizon(order.spec, rows_per_epoch=data.rows_per_epoch)
         _tell_data(order, data, horizon, diary)
         loop = engine.result()
-    loop.train(Job(order, run, data, validation, horizon, start, diary, stop, say))
+    loop.train(Job(order, run, data, validation, horizon, start, diary, stop, say, cut_after))
 
 
 def _prepare(order: RunOrder) -> tuple[PreparedData, PreparedData | None]:

@@ -27,6 +27,7 @@ from burnish.spec.train import Lora
 from burnish.train.adapters import ADAPTER, adapt, adapted_layers, hold_frozen, whole_modules
 from burnish.train.export import companion_bytes, copy_companions, save_whole, stored_dtype
 from burnish.train.model import load_pretrained
+from burnish.train.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,12 @@ class Adapter:
         """The module itself, or the copy of it that is trained whole."""
         return module.modules_to_save[ADAPTER] if isinstance(module, ModulesToSaveWrapper) else module
 
-    def export(self, folder: Path, *, base: Path, base_name: str) -> None:
-        """Weights and config, and what goes with them from the base model's folder."""
+    def export(self, folder: Path, state: Snapshot, *, base: Path, base_name: str) -> None:
+        """Weights as they are in `state` and config, and what goes with them from the base model's folder."""
         folder.mkdir()
-        weights = get_peft_model_state_dict(self.model, adapter_name=ADAPTER, save_embedding_layers=False)
+        weights = get_peft_model_state_dict(
+            self.model, state_dict=state.by_every_name(), adapter_name=ADAPTER, save_embedding_layers=False
+        )
         named = {f"base_model.model.{name}": weight.detach().cpu().contiguous() for name, weight in weights.items()}
         save_file(named, folder / WEIGHTS, metadata={"format": "pt"})
         config = _written_config(self.model.peft_config[ADAPTER], base_name)  # type: ignore[index, operator] (peft's)

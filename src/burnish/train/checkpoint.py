@@ -21,6 +21,7 @@ from burnish.errors import RunError
 from burnish.run.forecast import trainer_bytes_per_parameter
 from burnish.spec import train as spec
 from burnish.train.optim import Optimizer, make_state
+from burnish.train.snapshot import Snapshot, learning, look_at
 
 _COUNTERS = "progress.json"
 
@@ -36,12 +37,15 @@ class Progress:
     """Steps that changed nothing because their loss or gradient was not finite."""
     stream: str = stream.to_text(stream.EMPTY)
     """Hash of all that was learnt from."""
+    best_loss: float | None = None
+    """The lowest on the validation data, as early stopping sees it."""
+    validations_since_best: int = 0
 
 
-def save_trainer(folder: Path, model: nn.Module, optimizer: Optimizer, progress: Progress) -> None:
+def save_trainer(folder: Path, state: Snapshot, progress: Progress) -> None:
     folder.mkdir()
     with _alone():
-        state_dict_saver.save(_state(model, optimizer), checkpoint_id=folder, no_dist=True)
+        state_dict_saver.save(_named(state), checkpoint_id=folder, no_dist=True)
     (folder / _COUNTERS).write_text(json.dumps(asdict(progress)))
 
 
@@ -49,7 +53,7 @@ def load_trainer(folder: Path, model: nn.Module, optimizer: Optimizer) -> Progre
     """Overwrite weights and moments in place, to the bit; `RunError` if the folder is another model's."""
     make_state(optimizer)
     try:
-        state = _state(model, optimizer)
+        state = _named(look_at(model, optimizer))
         with _alone():
             state_dict_loader.load(state, checkpoint_id=folder, no_dist=True)
         _take_counts(state["app"]["optimizer"], model, optimizer)
@@ -63,30 +67,19 @@ def load_trainer(folder: Path, model: nn.Module, optimizer: Optimizer) -> Progre
 
 def trainer_bytes(model: nn.Module, wish: spec.Optimizer) -> int:
     """Size of a save, to a per cent: what learns, and the optimizer's state of it."""
-    return trainer_bytes_per_parameter(wish) * sum(parameter.numel() for _, parameter in _learning(model))
+    return trainer_bytes_per_parameter(wish) * sum(parameter.numel() for _, parameter in learning(model))
 
 
-def _state(model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
-    """Everything by the parameter's full name; tensors are shared with the model, not copied."""
-    weights = {name: parameter.detach() for name, parameter in _learning(model)}
-    moments: dict[str, Any] = {}
-    for name, parameter in _learning(model):
-        for key, value in optimizer.state.get(parameter, {}).items():
-            moments[f"{name}.{key}"] = value
-    return {"app": {"model": weights, "optimizer": moments}}
+def _named(state: Snapshot) -> dict[str, Any]:
+    return {"app": {"model": state.weights, "optimizer": state.moments}}
 
 
 def _take_counts(moments: dict[str, Any], model: nn.Module, optimizer: Optimizer) -> None:
     """Tensors are read in place; what an optimizer keeps as a plain number is not."""
-    for name, parameter in _learning(model):
+    for name, parameter in learning(model):
         for key, value in optimizer.state.get(parameter, {}).items():
             if not isinstance(value, Tensor):
                 optimizer.state[parameter][key] = moments[f"{name}.{key}"]
-
-
-def _learning(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """What is frozen is the base model's, and is read from its folder again."""
-    return ((name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ Weights are rounded once, to the dtype that the base model's folder stores; the 
 """
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ from safetensors import safe_open
 from transformers import GenerationConfig, PreTrainedModel
 
 from burnish.train.model import Decoder
+from burnish.train.snapshot import Snapshot
 
 _COMPANIONS = (
     "tokenizer.json",
@@ -30,11 +32,12 @@ SHARD_BYTES = 5 * 10**9
 """Larger weights are written as several files with an index."""
 
 
-def export_model(folder: Path, decoder: Decoder, *, base: Path) -> None:
-    """Write weights and config, and copy what goes with them from the base model's folder."""
+def export_model(folder: Path, decoder: Decoder, state: Snapshot, *, base: Path) -> None:
+    """Write weights as they are in `state` and config, and copy what goes with them from the base model's folder."""
     dtype = stored_dtype(base)
     decoder.model.config.dtype = dtype
-    save_whole(decoder.model, folder, base=base, weights=_rounded(decoder, dtype))
+    weights = decoder.model.state_dict() | state.by_every_name()
+    save_whole(decoder.model, folder, base=base, weights=_rounded(weights, dtype))
 
 
 def save_whole(
@@ -48,13 +51,10 @@ def save_whole(
     copy_companions(base, folder)
 
 
-def _rounded(decoder: Decoder, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+def _rounded(weights: Mapping[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:
     """The weights by name. Tied ones stay one tensor: rounded apart, they would no longer be seen to be the same."""
     rounded: dict[int, torch.Tensor] = {}
-    weights = {}
-    for name, tensor in decoder.model.state_dict().items():
-        weights[name] = rounded.setdefault(tensor.data_ptr(), tensor.detach().to(dtype))
-    return weights
+    return {name: rounded.setdefault(tensor.data_ptr(), tensor.detach().to(dtype)) for name, tensor in weights.items()}
 
 
 def export_bytes(decoder: Decoder, *, base: Path) -> int:

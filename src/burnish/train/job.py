@@ -27,6 +27,8 @@ class Job:
     diary: EventWriter
     stop: StopSignal
     say: Say
+    cut_after: int | None = None
+    """Die in this step, once what is being saved is there, to show what a resume makes of it."""
 
     @property
     def base_name(self) -> str:

@@ -3,6 +3,9 @@
 Knows the order and the data's rows. Where ranks meet it asks `World`; how to save it leaves to `Keeper`.
 """
 
+import math
+import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,7 +28,8 @@ from burnish.train.machine import memory_bytes, peak_memory_bytes
 from burnish.train.meter import Meter, StepReport, peak_flops_of
 from burnish.train.model import Decoder, load_decoder
 from burnish.train.parallel import World, open_world
-from burnish.train.validate import open_rows, validate
+from burnish.train.shelf import best_checkpoint
+from burnish.train.validate import Outcome, open_rows, validate
 from burnish.train.verify import verify_exports
 
 _MOST_SKIPPED_IN_A_ROW = 3
@@ -51,64 +55,113 @@ def _train(job: Job) -> None:
         progress = load_trainer(job.start.trainer, decoder.model, optimizer) if job.start else Progress()
         loader = open_loader(job, world)
         meter = open_meter(job, world, decoder)
-    keeper = Keeper(job, decoder, optimizer)
-    keeper.announce_found()
     examiner = Examiner(job, world, decoder)
-    if job.order.spec.validation and job.order.spec.validation.at_start and not progress.step:
-        examiner.examine(0)
+    figures: dict[str, float] = {}
     skipped_in_a_row = 0
-    while progress.step < job.horizon.steps:
-        if world.agree(job.stop.asked):
-            keeper.save_interrupted(progress)
-            finish(job, progress, "stopped", f"Stopped after step {progress.step} of {job.horizon.steps}.")
-            return
-        step = progress.step + 1
-        torch.manual_seed(spec.seed + step)  # dropout is the only chance in a step, and it resumes like the rest
-        started = time.perf_counter()
-        batches = loader.step(step)
-        rate = learning_rate_at(
-            step, peak=spec.optimizer.learning_rate, schedule=spec.schedule, steps=job.horizon.steps
-        )
-        result = take_step(world, decoder, optimizer, batches, learning_rate=rate, clip_norm=spec.clip_norm)
-        progress = replace(
-            progress,
-            step=step,
-            tokens=progress.tokens + result.tokens,
-            trained_tokens=progress.trained_tokens + result.trained_tokens,
-            skipped=progress.skipped + result.is_skipped,
-            stream=stream.to_text(stream.to_sum(progress.stream) + result.stream),
-        )
-        record(job, world, meter, progress, result, rate, seconds=time.perf_counter() - started)
-        skipped_in_a_row = skipped_in_a_row + 1 if result.is_skipped else 0
-        if skipped_in_a_row == _MOST_SKIPPED_IN_A_ROW:
-            raise diverged(step)
-        if examiner.is_due(step):
-            examiner.examine(step)
-        if keeper.is_due(step) and step < job.horizon.steps:
-            keeper.save(progress)
-    keeper.save(progress)
-    verify_exports(job, world, decoder, optimizer)
-    finish(job, progress, "completed")
+    with Keeper(job, decoder, optimizer) as keeper:
+        if examiner.is_due_at_start and not progress.step:
+            progress = examiner.judge(progress, examiner.examine(0))
+        while progress.step < job.horizon.steps and not examiner.has_seen_enough(progress):
+            if world.agree(job.stop.asked):
+                keeper.save_interrupted(progress)
+                finish(job, progress, "stopped", f"Stopped after step {progress.step} of {job.horizon.steps}.")
+                return
+            keeper.look()
+            step = progress.step + 1
+            torch.manual_seed(spec.seed + step)  # dropout is the only chance in a step, and it resumes like the rest
+            started = time.perf_counter()
+            batches = loader.step(step)
+            rate = learning_rate_at(
+                step, peak=spec.optimizer.learning_rate, schedule=spec.schedule, steps=job.horizon.steps
+            )
+            result = take_step(world, decoder, optimizer, batches, learning_rate=rate, clip_norm=spec.clip_norm)
+            progress = replace(
+                progress,
+                step=step,
+                tokens=progress.tokens + result.tokens,
+                trained_tokens=progress.trained_tokens + result.trained_tokens,
+                skipped=progress.skipped + result.is_skipped,
+                stream=stream.to_text(stream.to_sum(progress.stream) + result.stream),
+            )
+            record(job, world, meter, progress, result, rate, seconds=time.perf_counter() - started)
+            skipped_in_a_row = skipped_in_a_row + 1 if result.is_skipped else 0
+            if skipped_in_a_row == _MOST_SKIPPED_IN_A_ROW:
+                raise diverged(step)
+            if step == job.cut_after:
+                keeper.settle()
+                os.kill(os.getpid(), signal.SIGKILL)
+            figures = {"loss/mean": result.loss}
+            saves = keeper.is_due(step) and step < job.horizon.steps
+            if examiner.is_due(step, saves=saves):
+                found = examiner.examine(step)
+                progress, figures = examiner.judge(progress, found), figures | found.values
+            if saves:
+                keeper.save(progress, figures)
+        keeper.save_last(progress, figures)
+    tell_best(job)
+    verify_exports(job, world, decoder, optimizer, step=progress.step)
+    finish(job, progress, "completed", examiner.why_enough(progress))
 
 
 class Examiner:
-    """When a run is validated, and what is said of it."""
+    """When a run is validated, what is said of it, and when it has been enough."""
 
     def __init__(self, job: Job, world: World, decoder: Decoder) -> None:
         self._job, self._world, self._decoder = job, world, decoder
+        self._wish = job.order.spec.validation
         self._rows = open_rows(job.order.spec, job.validation, world) if job.validation else None
 
-    def is_due(self, step: int) -> bool:
-        wish = self._job.order.spec.validation
-        return wish is not None and (step % wish.every_steps == 0 or step == self._job.horizon.steps)
+    @property
+    def is_due_at_start(self) -> bool:
+        return self._wish is not None and self._wish.at_start
 
-    def examine(self, step: int) -> None:
+    def is_due(self, step: int, *, saves: bool) -> bool:
+        """A checkpoint that is kept for being good has to be looked at first."""
+        if self._wish is None:
+            return False
+        kept = self._job.order.spec.checkpoints
+        judges_saves = kept is not None and kept.keep_best is not None and kept.metric == "val/loss"
+        last = step == self._job.horizon.steps
+        return last or step % self._wish.every_steps == 0 or (saves and judges_saves)
+
+    def examine(self, step: int) -> Outcome:
         assert self._rows is not None
         found = validate(self._world, self._decoder, self._rows)
         self._job.diary.append(
             Validated(step=step, values=found.values, trained_tokens=found.trained_tokens, seconds=found.seconds)
         )
         self._job.say("SUCCESS", f"Validation | Step {step} | Loss {found.loss:.4f} | {found.trained_tokens} tokens")
+        return found
+
+    def judge(self, progress: Progress, found: Outcome) -> Progress:
+        """`progress` with the lowest loss so far, and how many validations it has stood."""
+        assert self._wish is not None
+        if progress.best_loss is None or found.loss < progress.best_loss - self._wish.min_delta:
+            best_loss = found.loss if math.isfinite(found.loss) else None
+            return replace(progress, best_loss=best_loss, validations_since_best=0)
+        return replace(progress, validations_since_best=progress.validations_since_best + 1)
+
+    def has_seen_enough(self, progress: Progress) -> bool:
+        patience = self._wish.patience if self._wish else None
+        return patience is not None and progress.validations_since_best >= patience
+
+    def why_enough(self, progress: Progress) -> str:
+        """Empty where the run went to its end."""
+        if progress.step >= self._job.horizon.steps or not self.has_seen_enough(progress):
+            return ""
+        count = progress.validations_since_best
+        looked = "the last validation" if count == 1 else f"the last {count} validations"
+        return (
+            f"Ended early, after step {progress.step} of {self._job.horizon.steps}: "
+            f"val/loss did not fall below {progress.best_loss:.4f} in {looked}."
+        )
+
+
+def tell_best(job: Job) -> None:
+    """Which checkpoint is the best, where the run keeps them for that."""
+    wish = job.order.spec.checkpoints
+    if wish is not None and wish.keep_best is not None and (best := best_checkpoint(job.run, wish.metric)):
+        job.say("INFO", f"The best checkpoint is step_{best[0]}: {wish.metric} {best[1]:.4f}")
 
 
 @dataclass(frozen=True)

@@ -60,12 +60,17 @@ def memory_bytes() -> int:
 
 
 def free_memory_bytes() -> int:
-    """Main memory that could be had without swapping, where the system tells; else all there is."""
-    with suppress(OSError), Path("/proc/meminfo").open() as lines:
-        for line in lines:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return memory_bytes()
+    """Main memory that may still be taken: what the kernel calls available, or what the cgroup leaves of its limit."""
+    free = memory_bytes()
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+    with suppress(OSError, ValueError, StopIteration):  # no cgroup of version 2, or no limit: "max"
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        group = Path("/sys/fs/cgroup") / next(line for line in lines if line.startswith("0::")).split("::/")[1]
+        limit, used = ((group / name).read_text() for name in ("memory.max", "memory.current"))
+        free = min(free, int(limit) - int(used))
+    return max(0, free)
 
 
 def peak_memory_bytes() -> int:

@@ -5,21 +5,37 @@ between costs nothing that was there before. Knows folders and bytes, not what i
 """
 
 import errno
+import hashlib
 import json
+import math
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from burnish.errors import BurnishError, NotFound, RunError, VolumeFull
 from burnish.literals import format_size
 from burnish.run.directory import CheckpointDirectory, RunDirectory
+from burnish.spec.train import Checkpoints
 from burnish.train.console import Say
 
 _STEP = re.compile(r"step_[0-9]+")
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What `COMPLETE.json` says; names are from the checkpoint's folder."""
+
+    step: int
+    files: dict[str, int]
+    """Bytes of each."""
+    sha256: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
+    """`val/loss` and the like, as they were at this step."""
 
 
 def find_start(run: RunDirectory, *, resume_from: Path | None, say: Say) -> CheckpointDirectory | None:
@@ -63,19 +79,25 @@ def sweep(run: RunDirectory) -> None:
 
 
 @contextmanager
-def shelving(run: RunDirectory, step: int, *, say: Say) -> Iterator[CheckpointDirectory]:
+def shelving(
+    run: RunDirectory, step: int, *, figures: Mapping[str, float] = {}, say: Say
+) -> Iterator[CheckpointDirectory]:
     """A folder to fill; it becomes `step_<step>` when the block ends, and is gone if the block fails."""
     building = CheckpointDirectory(run.checkpoints / f".step_{step}.saving")
     try:
         shutil.rmtree(building.root, ignore_errors=True)
         building.root.mkdir(parents=True)
         yield building
-        _write_marker(building, step)
+        _write_marker(building, step, figures)
         _put_in_place(building.root, run.checkpoint(step), say)
     except BaseException as error:
         shutil.rmtree(building.root, ignore_errors=True)
         if is_no_space(error):
             raise no_room(step) from error
+        if isinstance(error, OSError):
+            raise RunError(
+                f"Step {step} could not be saved: {error.strerror or error}.", hint="Earlier checkpoints are untouched."
+            ) from error
         raise
 
 
@@ -105,16 +127,43 @@ def no_room(step: int, detail: str = "") -> BurnishError:
     )
 
 
-def retire(run: RunDirectory, *, keep_last: int | None) -> list[int]:
-    """Remove all but the newest `keep_last` whole checkpoints; the steps that went."""
+def retire(run: RunDirectory, wish: Checkpoints | None) -> list[int]:
+    """Remove the whole checkpoints that no rule keeps; the steps that went."""
     whole = run.whole_checkpoints()
-    gone = whole[: len(whole) - keep_last] if keep_last is not None and len(whole) > keep_last else []
+    if wish is None or not whole:
+        return []
+    kept = steps_to_keep({each.step: _figure(each, wish.metric) for each in whole}, wish)
+    gone = [checkpoint for checkpoint in whole if checkpoint.step not in kept]
     for checkpoint in gone:
         # Out of sight in one move, so that a removal cut short leaves no half checkpoint behind.
         hidden = checkpoint.root.with_name(f".{checkpoint.root.name}.removing")
         checkpoint.root.rename(hidden)
         shutil.rmtree(hidden)
     return [checkpoint.step for checkpoint in gone]
+
+
+def steps_to_keep(figures: Mapping[int, float | None], wish: Checkpoints) -> set[int]:
+    """Of the saved steps, given with the figure of each that has one. What any rule keeps is kept, and the newest.
+
+    Of two that are equally good the earlier one is the better, for it took less.
+    """
+    if wish.keep_last is wish.keep_interval is wish.keep_best is None:
+        return set(figures)
+    steps = sorted(figures)
+    kept = set(steps[-(wish.keep_last or 1) :])
+    if wish.keep_interval is not None:
+        kept |= {step for step in steps if step % wish.keep_interval == 0}
+    judged = sorted((figure, step) for step, figure in figures.items() if figure is not None)
+    return kept | {step for _, step in judged[: wish.keep_best or 0]}
+
+
+def best_checkpoint(run: RunDirectory, metric: str) -> tuple[int, float] | None:
+    """Step and figure of the lowest among those that are there."""
+    judged = [(figure, each.step) for each in run.whole_checkpoints() if (figure := _figure(each, metric)) is not None]
+    if not judged:
+        return None
+    figure, step = min(judged)
+    return step, figure
 
 
 def folder_bytes(folder: Path) -> int:
@@ -130,26 +179,52 @@ def _by_step(run: RunDirectory) -> list[CheckpointDirectory]:
 
 
 def _damage(checkpoint: CheckpointDirectory) -> str:
-    """What is wrong with a folder that has its marker; empty if nothing is."""
+    """What is wrong with a folder that has its marker; empty if nothing is. Sizes of all, hashes of what is loaded."""
     try:
-        sizes: dict[str, int] = json.loads(checkpoint.marker.read_text())["files"]
-    except (OSError, ValueError, KeyError) as error:
+        marker = _read_marker(checkpoint)
+    except (OSError, ValueError, TypeError) as error:
         return f"its marker cannot be read: {error}"
-    for name, size in sizes.items():
+    for name, size in marker.files.items():
         file = checkpoint.root / name
         if not file.is_file() or file.stat().st_size != size:
             return f"{name} is not the {size} bytes that were saved"
+    for name, digest in marker.sha256.items():
+        file = checkpoint.root / name
+        if file.is_relative_to(checkpoint.trainer) and _sha256(file) != digest:
+            return f"{name} is not what was saved: its SHA-256 is another"
     return ""
 
 
-def _write_marker(checkpoint: CheckpointDirectory, step: int) -> None:
-    files = sorted(file for file in checkpoint.root.rglob("*") if file.is_file())
-    sizes = {file.relative_to(checkpoint.root).as_posix(): file.stat().st_size for file in files}
-    for file in files:
+def _read_marker(checkpoint: CheckpointDirectory) -> Marker:
+    return Marker(**json.loads(checkpoint.marker.read_text()))
+
+
+def _write_marker(checkpoint: CheckpointDirectory, step: int, figures: Mapping[str, float]) -> None:
+    files = {
+        file.relative_to(checkpoint.root).as_posix(): file
+        for file in sorted(checkpoint.root.rglob("*"))
+        if file.is_file()
+    }
+    digests = {name: _sha256(file) for name, file in files.items()}
+    for file in files.values():
         file.chmod(0o644)  # safetensors leaves its files to their owner alone
         _flush(file)
-    checkpoint.marker.write_text(json.dumps({"step": step, "files": sizes}, indent=2))
+    sizes = {name: file.stat().st_size for name, file in files.items()}
+    finite = {name: value for name, value in figures.items() if math.isfinite(value)}
+    checkpoint.marker.write_text(json.dumps(asdict(Marker(step, sizes, digests, finite)), indent=2))
     _flush(checkpoint.marker)
+
+
+def _figure(checkpoint: CheckpointDirectory, metric: str) -> float | None:
+    try:
+        return _read_marker(checkpoint).figures.get(metric)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _put_in_place(built: Path, place: CheckpointDirectory, say: Say) -> None:

@@ -45,9 +45,9 @@ _LOADERS = {
 }
 
 
-def verify_exports(job: Job, world: World, decoder: Decoder, optimizer: Optimizer) -> None:
-    """`RunError` if the last save is not what was trained. The trainer's model cannot be used afterwards."""
-    checkpoint = job.run.checkpoint(job.horizon.steps)
+def verify_exports(job: Job, world: World, decoder: Decoder, optimizer: Optimizer, *, step: int) -> None:
+    """`RunError` if the last save, of `step`, is not what was trained. The trainer's model cannot be used afterwards."""
+    checkpoint = job.run.checkpoint(step)
     if world.ranks > 1 or not checkpoint.is_whole:
         return
     optimizer.zero_grad(set_to_none=True)

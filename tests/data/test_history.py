@@ -3,9 +3,10 @@
 import pytest
 from chat_folders import QWEN3
 
-from burnish.data.conversations import Message, read_conversation
+from burnish.data.conversations import Message, RowFault, read_conversation
 from burnish.data.formats import Record
 from burnish.data.render import ChatRenderer, Sample, load_chat_renderer
+from burnish.errors import DataError
 from burnish.spec.train import LossMask, Renderer
 
 THINKS = (
@@ -88,3 +89,28 @@ def test_thoughts_between_calls_of_one_answer_share_a_sample(bpe_folder) -> None
 
 def test_a_message_keeps_no_history(renderer: ChatRenderer) -> None:
     assert renderer.prompt_ids([Message("user", "a")])
+
+
+@pytest.mark.parametrize("asked", [(), (("user", "Why?"),)])
+def test_words_of_others_after_the_last_answer_are_trained_once(renderer: ChatRenderer, asked) -> None:
+    turns = conversation(*THINKS, *asked, ("system", "Be brief."), ("user", "And doubled?"))
+    samples = renderer.write(turns, LossMask(user=True, system=True))
+    said = "".join(map(trained, samples))
+    for message in turns.messages:
+        assert said.count(message.content.split("</think>")[-1].strip()) == 1
+    assert trained(samples[-1]).endswith("And doubled?")
+
+
+def test_thoughts_that_nobody_asked_for_are_refused_or_counted(renderer: ChatRenderer) -> None:
+    """The template writes thoughts after the last question alone, and there is none."""
+    turns = conversation(("system", "Go on."), ("assistant", "<think>\nhm\n</think>\n\nSo."))
+    with pytest.raises(RowFault, match=r"messages\[1\] has thoughts .*even of the last turn"):
+        renderer.write(turns, LossMask())
+    (dropped,) = renderer.write(turns, LossMask(), history="drop")
+    assert dropped.thoughts_lost == 1 and "hm" not in whole(dropped)
+
+
+def test_only_the_assistant_has_thoughts() -> None:
+    turns = [{"role": "user", "content": "a", "reasoning": "hm"}, {"role": "assistant", "content": "b"}]
+    with pytest.raises(DataError, match=r"messages\[0\] is a turn of user and has thoughts"):
+        read_conversation(Record({"messages": turns}, "train.jsonl", 1))

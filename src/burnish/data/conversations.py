@@ -228,6 +228,8 @@ def _message(turn: Any, place: str, pictures: _Pictures) -> Message:
         calls = read_calls(turn["function_call"], f"{place}.function_call")
     content, images = _content(said, place, pictures)
     reasoning = _reasoning(turn, place)
+    if reasoning and role != "assistant":
+        raise RowFault(f"{place} is a turn of {role} and has thoughts, which are the assistant's alone")
     if said is None and not (calls or reasoning):
         _refuse_unread(turn, place)
     return Message(

@@ -18,24 +18,31 @@ def split_turns(conversation: Conversation, script: Script, loss_mask: LossMask)
     """
     messages = conversation.messages
     wanted = [is_trained(message, loss_mask) for message in messages]
-    answers = [place for place, message in enumerate(messages) if message.role == "assistant" and wanted[place]]
     hidden = set(script.history(conversation).places)
-    if not hidden.intersection(answers):
+    if not hidden.intersection(_answers(conversation, wanted)):
         return [conversation]
-    ends = _ends(conversation, script, answers, hidden)
+    ends = _ends(conversation, script, wanted, hidden)
     return [_sample(conversation, wanted, end, start, hidden) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _ends(conversation: Conversation, script: Script, answers: list[int], hidden: set[int]) -> list[int]:
+def _ends(conversation: Conversation, script: Script, wanted: list[bool], hidden: set[int]) -> list[int]:
     """How many messages each sample holds, rising. The last holds all, if its last answer is whole there."""
     ends: list[int] = []
-    for place in reversed(answers):
+    for place in reversed(_answers(conversation, wanted)):
         if not ends and place not in hidden:
             ends.append(len(conversation.messages))
         elif not ends or place in hidden:
             end, hidden = _end(conversation, script, place)
             ends.append(end)
-    return ends[::-1]
+    ends.reverse()
+    # Words of others that are to be trained may follow the last answer.
+    return [*ends, len(conversation.messages)] if any(wanted[ends[-1] :]) else ends
+
+
+def _answers(conversation: Conversation, wanted: list[bool]) -> list[int]:
+    return [
+        place for place, message in enumerate(conversation.messages) if message.role == "assistant" and wanted[place]
+    ]
 
 
 def _end(conversation: Conversation, script: Script, place: int) -> tuple[int, set[int]]:

@@ -56,7 +56,8 @@ class Qwen3:
 
     def history(self, conversation: Conversation) -> History:
         messages = conversation.messages
-        return History(thoughtless=thoughts_before(messages, last_query(messages)))
+        # Where nobody asks, not even the last answer has its thoughts.
+        return History(thoughtless=thoughts_before(messages, last_query(messages) + 1))
 
     def _answer(self, message: Message, trained: bool, *, thinks: bool, last: bool) -> list[Piece]:
         thoughts, content = split_thoughts(message)

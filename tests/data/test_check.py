@@ -349,6 +349,23 @@ def test_a_turn_that_is_lost_far_down_the_file_is_found(under_template):
     )
 
 
+def test_letters_that_the_tokenizer_cannot_write_are_counted_and_refuse_nothing(tmp_path, bpe_folder):
+    folder = tmp_path / "poor"
+    folder.mkdir()
+    made = json.loads((bpe_folder(SMOLLM2) / "tokenizer.json").read_text())
+    for byte in "ðŁĻĤ":  # of which this alphabet makes an emoji
+        made["model"]["vocab"].pop(byte)
+    made["model"]["merges"] = [pair for pair in made["model"]["merges"] if not set("".join(pair)) & set("ðŁĻĤ")]
+    made["model"]["vocab"] = {word: at for at, word in enumerate(made["model"]["vocab"])}
+    (folder / "tokenizer.json").write_text(json.dumps(made))
+    (folder / "tokenizer_config.json").write_text((bpe_folder(SMOLLM2) / "tokenizer_config.json").read_text())
+    bench = Bench(tmp_path, folder)
+    bench.write([*[chat("a", "plain")] * 20, chat("a", "a 🙂 face")])
+    report = bench.check()
+    assert not report.refusals and report.ledger and report.ledger.rows_respelt == 1
+    assert any(warned.key == "model.name" and "1 of 21 rows" in warned.text for warned in report.lint)
+
+
 def test_what_the_first_rows_show_is_told_once(under_template):
     marked = "{% if each.role == 'assistant' %}{% generation %}!{% endgeneration %}{% endif %}<|im_end|>\n"
     bench = under_template("{%- for each in messages -%}" + _TURN + marked + "{%- endfor -%}")

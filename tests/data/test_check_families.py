@@ -61,10 +61,12 @@ def test_a_family_is_not_refused_for_its_own_ways(tmp_path: Path, family, name):
         folder = fetch_family(family)
     except Unreachable as error:
         pytest.skip(str(error))
-    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    rows = tmp_path / "data"
+    rows.mkdir()
+    (rows / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     data = SourceData(path="x", on_bad_row="skip")
     spec = TrainSpec(model="m", data=data, row_tokens=4096, rows_per_step=1, steps=1, renderer=Renderer(name=name))
-    setting = Setting(folder, tmp_path, tmp_path / "stores", "cpu", 1, parameters=10**9, model_bytes=1)
+    setting = Setting(folder, rows, tmp_path / "stores", "cpu", 1, parameters=10**9, model_bytes=1)
     report = check_config(spec, setting, proof_rows=20)
     assert not report.refusals
     assert report.ledger and report.ledger.rows_used >= 4 and report.ledger.open_samples == 0

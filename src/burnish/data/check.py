@@ -264,7 +264,9 @@ class _Check:
         audit = self._audit(data, store.ledger.read, said)
         self._refuse(*said.refusals())
         self._add(
-            ledger=_ledger(store, prepared, self.spec.row_tokens, counted, faults, audit),
+            ledger=_ledger(store, prepared, self.spec.row_tokens, counted, faults, audit).model_copy(
+                update={"rows_respelt": said.respelt}
+            ),
             complete=not store.ledger.cut_short,
         )
         self._foresee(prepared)
@@ -388,7 +390,7 @@ def _lost_turns(
     thoughtless = {each.place.where for each in written if each.place.thoughts_lost}
     for conversation in _conversations(data, path, rows):
         if conversation.where in trained and conversation.where not in thoughtless:
-            turn = lost_turn(conversation, trained[conversation.where], data.loss_mask)
+            turn = lost_turn(conversation, trained[conversation.where], data.loss_mask, renderer.respelt)
             if turn is not None:
                 yield _shifted(conversation.where, turn)
                 return
@@ -401,6 +403,8 @@ class _Said:
         self._store, self._renderer, self._loss_mask = store, renderer, loss_mask
         self._next = 0
         self._lost: list[tuple[str, int]] = []
+        self.respelt = 0
+        """Rows that lose letters to the tokenizer alone."""
 
     def watch(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:
         """The same rows, each looked at; rows and samples are in one order."""
@@ -408,10 +412,17 @@ class _Said:
             samples = self._samples(row.where)
             if samples and not self._store.thoughts_lost[samples].any():
                 texts = [_decode_trained(self._renderer, *self._store[sample]) for sample in samples]
-                turn = lost_turn(row, texts, self._loss_mask)
-                if turn is not None:
-                    self._lost.append((row.where, turn))
+                self._compare(row, texts)
             yield row
+
+    def _compare(self, row: Conversation, texts: list[str]) -> None:
+        if lost_turn(row, texts, self._loss_mask) is None:
+            return
+        turn = lost_turn(row, texts, self._loss_mask, self._renderer.respelt)
+        if turn is None:
+            self.respelt += 1
+        else:
+            self._lost.append((row.where, turn))
 
     def refusals(self) -> list[DataError]:
         return [_shifted(*self._lost[0], count=len(self._lost))] if self._lost else []

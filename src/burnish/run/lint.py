@@ -164,6 +164,13 @@ def _content(data: SourceData, ledger: LedgerReport) -> Iterator[Warned]:
             text=f"{ledger.open_samples} of {ledger.samples} samples do not end with a stop token that is trained.",
             reason="A model that never learns to stop goes on talking; cut rows and templates without an end do this.",
         )
+    if ledger.rows_respelt:
+        yield Warned(
+            key="model.name",
+            text=f"{ledger.rows_respelt} of {ledger.rows_read} rows hold letters that the model's tokenizer writes as "
+            "others, or not at all.",
+            reason="It has no tokens for them, so they are not learnt as they stand in the data.",
+        )
     near = ledger.near_duplicates.rows if ledger.near_duplicates else 0
     repeated = ledger.duplicates.rows + near
     if repeated > _MANY_REPEATS * ledger.rows_read:

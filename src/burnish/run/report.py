@@ -179,6 +179,8 @@ class LedgerReport(Part):
     """None: not looked for."""
     near_rows: int = 0
     """How many rows were compared for that."""
+    rows_respelt: int = 0
+    """Rows with letters that are to be trained and that the tokenizer has no tokens for."""
     shared: list[Shared] = []
     private: PrivateText = PrivateText()
 

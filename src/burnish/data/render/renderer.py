@@ -135,6 +135,10 @@ class ChatRenderer:
     def decode(self, ids: Iterable[int], *, skip_control: bool = False) -> str:
         return self._vocabulary.decode(list(ids), skip_control=skip_control)
 
+    def respelt(self, text: str) -> str:
+        """A row's text as its tokens say it: without the letters that the tokenizer has no token for."""
+        return self.decode(self.encode([[words(text, "", False)]]).token_ids.tolist())
+
     def _write_text(self, text: str) -> list[Piece]:
         # A text in which control tokens count may open with its own.
         opened = self._allow_control_tokens and self._opening and text.startswith(self._opening)

@@ -93,6 +93,15 @@ class SubmitRequest(Request):
     name: str | None = None
 
 
+class ResumeRequest(Request):
+    """`POST /runs/{id}/resume`, with an optional `Idempotency-Key` header: a new run with the same config."""
+
+    step: Annotated[int, Field(ge=1)] | None = None
+    """Of the checkpoint to go on from; None is the newest."""
+    name: str | None = None
+    """None is the name of the run that it goes on from."""
+
+
 class CheckRequest(Request):
     """`POST /checks`: what would be trained, and whether it would be accepted. Answers with a `CheckReport`, whose
     `refusals` are the sentences of a refused submission."""

@@ -8,7 +8,17 @@ from burnish.api.auth import require_key, require_reader, watch_key
 from burnish.api.given import GivenHouse
 from burnish.control import checks, logs
 from burnish.control import runs as control
-from burnish.wire import CheckpointList, LogView, MetricsView, RunCheck, RunDetail, RunList, RunView, SubmitRequest
+from burnish.wire import (
+    CheckpointList,
+    LogView,
+    MetricsView,
+    ResumeRequest,
+    RunCheck,
+    RunDetail,
+    RunList,
+    RunView,
+    SubmitRequest,
+)
 
 router = APIRouter(prefix="/runs", dependencies=[Depends(require_key)])
 watched = APIRouter(prefix="/runs", dependencies=[Depends(require_reader)])
@@ -60,6 +70,17 @@ def list_checkpoints(house: GivenHouse, run_id: str) -> CheckpointList:
 @watched.get("/{run_id}/check")
 def read_check(house: GivenHouse, run_id: str) -> RunCheck:
     return checks.read_check(house, run_id)
+
+
+@router.post("/{run_id}/resume")
+def resume_run(
+    request: Request,
+    house: GivenHouse,
+    run_id: str,
+    body: ResumeRequest,
+    idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
+) -> RunDetail:
+    return _with_page(request, control.resume_run(house, run_id, body, idempotency_key=idempotency_key))
 
 
 @router.post("/{run_id}/stop")

@@ -2,6 +2,7 @@
 
 import difflib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -74,10 +75,28 @@ def dispatch(
         from burnish.cli.here import train_here
 
         raise typer.Exit(train_here(text, volume=volume, name=name, json=json))
+    _start(lambda client: client.runs.submit(text, volume=volume, name=name), follow=follow, json=json)
+
+
+@app.command()
+def resume(
+    run_id: RunId,
+    step: Annotated[int | None, typer.Option(min=1, help="Go on from this step's checkpoint, not the newest.")] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the new run.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Watch until it is over; Ctrl-C leaves it be.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Start a new run that goes on from a checkpoint of one that has ended."""
+    _start(lambda client: client.runs.resume(run_id, step=step, name=name), follow=follow, json=json)
+
+
+def _start(ask: Callable[[Client], RunDetail], *, follow: bool, json: bool) -> None:
     with open_client() as client:
         with WorkBar(silent=json) as bar:
             bar.wait("The server checks the config and its rows")
-            run = client.runs.submit(text, volume=volume, name=name)
+            run = ask(client)
         if not json:
             _tell_dispatched(client, run, what_next=not follow)
         if follow:

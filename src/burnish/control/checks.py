@@ -76,7 +76,7 @@ def _check(house: House, request: CheckRequest) -> CheckReport:
         up_to_step=run.step if run else None,
     )
     try:
-        find_resume_point(spec, None if volume is None else volume_root(house, volume))
+        find_resume_point(spec, house.home.scratch if volume is None else volume_root(house, volume))
         check_room(
             house,
             volume,

@@ -79,7 +79,7 @@ def _write_down(house: House, run: RunRow, directory: RunDirectory) -> RunOrder:
         model_directory=model_directory(house, spec.model),
         data_path=path_on(root, spec.data),
         validation_path=path_on(root, spec.validation.data) if spec.validation else None,
-        resume_from=find_resume_point(spec, root),
+        resume_from=find_resume_point(spec, house.home.scratch if root is None else root),
         store_directory=house.home.stores,
         volume_bytes_free=None if run.volume is None else room_left(house, run.volume),
     )

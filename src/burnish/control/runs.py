@@ -14,7 +14,7 @@ from burnish.control.logs import read_log
 from burnish.control.lookup import find_run, unknown_run
 from burnish.control.places import run_directory
 from burnish.control.private import drop_environment, keep_environment
-from burnish.control.submission import Accepted, check_request
+from burnish.control.submission import Accepted, check_request, check_resumption
 from burnish.control.tables import AttemptRow, CheckpointRow, ReportRow, RunRow, StepRow, VolumeRow
 from burnish.control.views import view_checkpoint, view_detail, view_run
 from burnish.dialects import mask_secrets
@@ -24,7 +24,7 @@ from burnish.run.directory import RunDirectory
 from burnish.run.events import room_beside
 from burnish.run.report import CheckReport
 from burnish.run.status import RunStatus
-from burnish.wire import CheckpointList, MetricsView, RunDetail, RunList, RunView, SubmitRequest
+from burnish.wire import CheckpointList, MetricsView, ResumeRequest, RunDetail, RunList, RunView, SubmitRequest
 
 __all__ = [
     "delete_run",
@@ -33,6 +33,7 @@ __all__ = [
     "list_runs",
     "read_log",
     "read_metrics",
+    "resume_run",
     "stop_run",
     "submit",
 ]
@@ -49,8 +50,20 @@ def submit(house: House, request: SubmitRequest, *, idempotency_key: str | None 
     digest = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
     if earlier := _find_by_key(house, idempotency_key, digest):
         return earlier
-    accepted = check_request(house, request)
-    run = _new_row(house, request, accepted, idempotency_key, digest)
+    return _add(house, request.config, check_request(house, request), idempotency_key, digest)
+
+
+def resume_run(house: House, run_id: str, request: ResumeRequest, *, idempotency_key: str | None = None) -> RunDetail:
+    """A new run that goes on from a checkpoint of one that has ended, with its config; its notes say from where."""
+    digest = hashlib.sha256(f"{run_id} {request.model_dump_json()}".encode()).hexdigest()
+    if earlier := _find_by_key(house, idempotency_key, digest):
+        return earlier
+    run = find_run(house, run_id)
+    return _add(house, run.config, check_resumption(house, run, request), idempotency_key, digest)
+
+
+def _add(house: House, config: str, accepted: Accepted, idempotency_key: str | None, digest: str) -> RunDetail:
+    run = _new_row(house, config, accepted, idempotency_key, digest)
     keep_environment(house, run.id, accepted.reading.spec.environment)
     try:
         _insert(house, run, accepted.report)
@@ -160,9 +173,7 @@ def _find_by_key(house: House, idempotency_key: str | None, digest: str) -> RunD
     return None if row is None else view_detail(row)
 
 
-def _new_row(
-    house: House, request: SubmitRequest, accepted: Accepted, idempotency_key: str | None, digest: str
-) -> RunRow:
+def _new_row(house: House, config: str, accepted: Accepted, idempotency_key: str | None, digest: str) -> RunRow:
     spec = accepted.reading.spec
     return RunRow(
         id=new_run_id(),
@@ -171,7 +182,7 @@ def _new_row(
         model=spec.model,
         volume=accepted.volume,
         dialect=accepted.reading.dialect,
-        config=mask_secrets(request.config),
+        config=mask_secrets(config),
         spec=spec.model_copy(update={"environment": {}}).model_dump(mode="json"),
         layout=accepted.layout.model_dump(mode="json"),
         notes=list(accepted.reading.notes),

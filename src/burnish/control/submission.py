@@ -4,13 +4,15 @@ What is true here may have changed by the launch, so the launch looks again; thi
 keyboard.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from burnish.control.catalog import get_model, refuse_adapter
 from burnish.control.house import House
-from burnish.control.places import place_on_volume, require_disk
-from burnish.control.resume import find_resume_point
+from burnish.control.places import place_on_volume, require_disk, run_directory
+from burnish.control.private import read_environment
+from burnish.control.resume import find_checkpoint, find_resume_point
+from burnish.control.tables import RunRow
 from burnish.control.volumes import measured, volume_root
 from burnish.data.check import Setting, check_before_run
 from burnish.dialects import read_config
@@ -20,8 +22,8 @@ from burnish.models.folder import inspect_folder
 from burnish.run.plan import Layout, plan_layout
 from burnish.run.report import CheckReport
 from burnish.run.targets import count_adapter_parameters
-from burnish.spec.train import Data, SourceData, TrainSpec
-from burnish.wire import SubmitRequest
+from burnish.spec.train import Data, Resume, SourceData, TrainSpec
+from burnish.wire import ResumeRequest, SubmitRequest
 
 _LONGEST_NAME = 200
 
@@ -40,12 +42,27 @@ class Accepted:
 def check_request(house: House, request: SubmitRequest) -> Accepted:
     """`ConfigError`, `ModelError`, `VolumeError`, `DataError` or `PlanError`, whichever comes first in that order."""
     reading = read_config(request.config)
+    return _check_reading(house, reading, volume=request.volume or reading.volume, name=request.name or reading.name)
+
+
+def check_resumption(house: House, run: RunRow, request: ResumeRequest) -> Accepted:
+    """The same config again, from a checkpoint of `run` on; what it was refused for may be true by now."""
+    checkpoint = find_checkpoint(house, run, request.step)
+    path = run_directory(house.home, run.id, run.volume).relative(checkpoint.root)
+    reading = read_config(run.config)
+    again = {"resume": Resume(directory=path), "environment": read_environment(house, run.id)}
+    notes = (*reading.notes, f"It goes on from step {checkpoint.step} of {run.id}: {path}")
+    reading = replace(reading, spec=reading.spec.model_copy(update=again), notes=notes)
+    return _check_reading(house, reading, volume=run.volume, name=request.name or run.name)
+
+
+def _check_reading(house: House, reading: Reading, *, volume: str | None, name: str | None) -> Accepted:
     spec = reading.spec
-    name = _checked_name(request.name or reading.name or spec.name or spec.model.rpartition("/")[2])
-    volume = choose_volume(spec, request.volume or reading.volume)
+    name = _checked_name(name or spec.name or spec.model.rpartition("/")[2])
+    volume = choose_volume(spec, volume)
     setting = find_setting(house, spec, volume)
     layout = plan_layout(spec, device=setting.device, offered=setting.offered)
-    find_resume_point(spec, None if volume is None else volume_root(house, volume))
+    find_resume_point(spec, house.home.scratch if volume is None else volume_root(house, volume))
     report = check_before_run(spec, setting, notes=reading.notes)
     check_room(house, volume, setting.storage_bytes(spec))
     return Accepted(reading, layout, volume, name, report)

@@ -26,6 +26,7 @@ from burnish.wire import (
     ModelList,
     ModelView,
     ResizeVolumeRequest,
+    ResumeRequest,
     RunCheck,
     RunDetail,
     RunList,
@@ -94,14 +95,24 @@ class Runs:
 
         Without a key one is made up, so that a reply lost on the way can be asked for again.
         """
-        request = SubmitRequest(config=config, volume=volume, name=name).model_dump()
+        request = SubmitRequest(config=config, volume=volume, name=name)
+        return self._start("/runs", request, idempotency_key)
+
+    def resume(
+        self, run_id: str, *, step: int | None = None, name: str | None = None, idempotency_key: str | None = None
+    ) -> RunDetail:
+        """Dispatch the config of a run that has ended again, from its newest checkpoint on, or from that of `step`."""
+        return self._start(path_of("runs", run_id, "resume"), ResumeRequest(step=step, name=name), idempotency_key)
+
+    def _start(self, path: str, request: SubmitRequest | ResumeRequest, idempotency_key: str | None) -> RunDetail:
         headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
+        body = request.model_dump()
         try:
-            return self._transport.ask(RunDetail, "POST", "/runs", json=request, headers=headers, timeout=None)
+            return self._transport.ask(RunDetail, "POST", path, json=body, headers=headers, timeout=None)
         except LostReply:
             if not self._transport.await_return(seconds=10):
                 raise
-            return self._transport.ask(RunDetail, "POST", "/runs", json=request, headers=headers, timeout=None)
+            return self._transport.ask(RunDetail, "POST", path, json=body, headers=headers, timeout=None)
 
     def checkpoints(self, run_id: str) -> list[CheckpointView]:
         return self._transport.ask(CheckpointList, "GET", path_of("runs", run_id, "checkpoints")).checkpoints

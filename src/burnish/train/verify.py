@@ -46,7 +46,7 @@ _LOADERS = {
 
 
 def verify_exports(job: Job, world: World, decoder: Decoder, optimizer: Optimizer, *, step: int) -> None:
-    """`RunError` if the last save, of `step`, is not what was trained. The trainer's model cannot be used afterwards."""
+    """`RunError` if the save of `step`, the last, is not what was trained. The trainer's model is of no use after."""
     checkpoint = job.run.checkpoint(step)
     if world.ranks > 1 or not checkpoint.is_whole:
         return

@@ -1,25 +1,30 @@
 """Finds rows that repeat earlier ones, exactly or nearly, in time that grows with the rows and not with their pairs.
 
-Nearly is by MinHash: two rows are alike as far as their letters' five-grams are the same (Jaccard). A row is compared
-with those alone that share a band of its sketch, and only the first row of each group of like ones is kept to compare
-with. Knows no file and no token.
+Nearly is by MinHash (datasketch): two rows are alike as far as their letters' five-grams are the same (Jaccard). A row
+is compared with those alone that share a band of its sketch. The bands are looked up here and not by `MinHashLSH`,
+which compares a row with all that share a band: too many, where all rows are written around one text. Knows no file
+and no token.
 """
 
 import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from burnish.data.conversations import Conversation, Message
 from burnish.run.report import SHOWN, Repeats, RowPair
 
+if TYPE_CHECKING:
+    from datasketch import MinHash
+
 ALIKE = 0.8
 """Similarity from which on a row counts as nearly the same."""
 _GRAM = 5
-_FUNCTIONS, _BINS = 8, 16
-_HASHES = _FUNCTIONS * _BINS
+_HASHES = 128
 _BANDS, _BAND_ROWS = 16, 8
 """At a similarity of 0.8 a pair shares a band in 95 of 100 cases, at 0.5 in 6."""
 _SPACE = re.compile(r"\s+")
@@ -71,8 +76,7 @@ class NearIndex:
         led = (first.get(band) for first, band in zip(self._first, _bands(sketch), strict=True))
         places = sorted({place for place in led if place is not None})
         self.comparisons += len(places)
-        short = _shortened(sketch)
-        alike = [(float(np.mean(self._sketches[place] == short)), -place) for place in places]
+        alike = [(float(np.mean(self._sketches[place] == sketch)), -place) for place in places]
         if not alike or max(alike)[0] < ALIKE:
             return None
         similarity, place = max(alike)
@@ -81,18 +85,14 @@ class NearIndex:
     def keep(self, sketch: np.ndarray, source: str) -> None:
         for first, band in zip(self._first, _bands(sketch), strict=True):
             first.setdefault(band, len(self._sources))
-        self._sketches.append(_shortened(sketch))
+        self._sketches.append(sketch)
         self._sources.append(source)
 
 
 def _bands(sketch: np.ndarray) -> list[int]:
     """A number for what stands in each band."""
-    return _mixed((sketch.reshape(_BANDS, _BAND_ROWS) * _BAND_FACTORS).sum(axis=1, dtype=np.uint64)).tolist()
-
-
-def _shortened(sketch: np.ndarray) -> np.ndarray:
-    """Half of each value's bits, which tells values apart as well: it is what is kept of many rows."""
-    return sketch.astype(np.uint32)
+    values = sketch.astype(np.uint64).reshape(_BANDS, _BAND_ROWS)
+    return _mixed((values * _BAND_FACTORS).sum(axis=1, dtype=np.uint64)).tolist()
 
 
 def likeness_text(conversation: Conversation) -> str:
@@ -114,7 +114,7 @@ def _said(message: Message) -> Iterator[str]:
 
 
 def sketch(text: str) -> np.ndarray | None:
-    """uint64 [_HASHES]: the least values that hash functions have of the text's five-grams; None of too short a text.
+    """uint32 [_HASHES]: the least values that hash functions have of the text's five-grams; None of too short a text.
 
     Case and runs of white space do not count.
     """
@@ -124,15 +124,20 @@ def sketch(text: str) -> np.ndarray | None:
     grams = np.zeros(len(letters) - _GRAM + 1, np.uint64)
     for place in range(_GRAM):
         grams = _mixed(grams + letters[place : place + len(grams)].astype(np.uint64))
-    return _least(grams)
+    least = _empty().copy()
+    numbers = (grams >> np.uint64(32)).tolist()
+    for start in range(0, len(numbers), _BATCH_GRAMS):
+        least.update_batch(numbers[start : start + _BATCH_GRAMS])
+    return least.hashvalues
 
 
-def _least(grams: np.ndarray) -> np.ndarray:
-    """Each function puts the grams into `_BINS` bins by their highest bits and has one least value in each, so that a
-    gram is hashed few times. A bin without any borrows from the next that has one."""
-    hashed = grams * _FACTORS[:, None] + _OFFSETS[:, None]
-    hashed.sort(axis=1)
-    return np.concatenate([row[np.searchsorted(row, _BIN_STARTS) % len(row)] for row in hashed])
+@cache
+def _empty() -> "MinHash":
+    """Of no gram, with the hash functions of the fixed seed."""
+    # It brings scipy with it, a second to import, for which the first verdict of a check does not wait.
+    from datasketch import MinHash
+
+    return MinHash(_HASHES, _FIXED_SEED, hashfunc=int, scheme="affine32")
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
@@ -142,7 +147,6 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
-_FACTORS, _OFFSETS = np.random.PCG64(_FIXED_SEED).random_raw((2, _FUNCTIONS))
-_FACTORS |= np.uint64(1)
+_BATCH_GRAMS = 1 << 14
+"""Hashed at once: 16 MiB of intermediate values, however long a row is."""
 _BAND_FACTORS = np.random.PCG64(_FIXED_SEED + 1).random_raw(_BAND_ROWS) | np.uint64(1)
-_BIN_STARTS = np.arange(_BINS, dtype=np.uint64) << np.uint64(64 - 4)

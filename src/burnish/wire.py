@@ -102,6 +102,9 @@ class ResumeRequest(Request):
     """None is the name of the run that it goes on from."""
 
 
+MOST_PROOF_ROWS = 1000
+
+
 class CheckRequest(Request):
     """`POST /checks`: what would be trained, and whether it would be accepted. Answers with a `CheckReport`, whose
     `refusals` are the sentences of a refused submission."""
@@ -110,7 +113,8 @@ class CheckRequest(Request):
     volume: str | None = None
     rows: Annotated[int, Field(ge=1)] | None = None
     """Read only the first so many."""
-    proof_rows: Annotated[int, Field(ge=1, le=20)] = 5
+    proof_rows: Annotated[int, Field(ge=1, le=MOST_PROOF_ROWS)] = 5
+    """Show so many token by token."""
     first_look: bool = False
     """The proof of the first rows alone, which is quick."""
     run_id: str | None = None

@@ -72,7 +72,8 @@ def test_as_json_it_is_one_document_with_every_token(here):
     assert all(len(row.token_ids) == len(row.trained) for row in report.proof)
     assert report.ledger and report.ledger.duplicates.rows == 2
     assert SECRET not in done.stdout and done.stderr == ""
-    part = here.json("check", "sft.toml", "--rows", "2")
+    assert len(here.json("check", "sft.toml", "--rows", "3")["proof"]) == 3
+    part = here.json("check", "sft.toml", "--first", "2")
     assert (part["complete"], part["ledger"]["rows_read"]) == (False, 2)
 
 
@@ -162,4 +163,4 @@ def test_a_run_agrees_with_its_check_and_not_with_another(at):
     assert at.json("check", "sft.toml", "--run", run["id"])["comparison"]["verdict"] == "agrees"
     at.write("other.toml", config("datasets/my-data").replace("[optim]", "loss_mask = {user = true}\n[optim]"))
     assert at.json("check", "other.toml", "--run", run["id"])["comparison"]["verdict"] == "differs"
-    assert at.json("check", "sft.toml", "--run", run["id"], "--rows", "2")["comparison"]["verdict"] == "not compared"
+    assert at.json("check", "sft.toml", "--run", run["id"], "--first", "2")["comparison"]["verdict"] == "not compared"

@@ -67,13 +67,16 @@ def check_here(
     reading: Reading,
     *,
     rows: int | None,
+    proof_rows: int,
     on_proof: Callable[[CheckReport], None],
     on_progress: OnProgress,
 ) -> CheckReport:
     """What `burnish train CONFIG --here` would train on; `ModelError` where the model is not on this machine."""
     home, spec = find_home(), reading.spec
     setting = find_setting(home, spec, find_place(home, None))
-    return check_config(spec, setting, notes=reading.notes, rows=rows, on_proof=on_proof, on_progress=on_progress)
+    return check_config(
+        spec, setting, notes=reading.notes, rows=rows, proof_rows=proof_rows, on_proof=on_proof, on_progress=on_progress
+    )
 
 
 def _make_order(home: Home, reading: Reading, place: Place, run_id: str, *, on_progress: OnProgress) -> RunOrder:

@@ -370,7 +370,7 @@ def _prove_first(
     texts = bytes(each.is_text for each in written)
     keep = without_text_among_chats(texts, lambda place: written[place].place.where, ledger)
     kept = [each for place, each in enumerate(written) if keep is None or keep[place]]
-    proof = [prove_sample(renderer, each.pieces, each.place.where) for each in kept[:proof_rows]]
+    proof = [prove_sample(renderer, each.pieces, each.place.where) for each in kept if each.place.row < proof_rows]
     faults = [ledger.bad_rows_error()] if ledger.dropped["bad row"] and data.on_bad_row == "error" else []
     if not ledger.read:
         faults.append(no_rows(data))

@@ -1,18 +1,21 @@
 """What a run leaves: whole, loaded by stock transformers, and held against the trainer's logits before it counts."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 from test_trainer_process import events_of, the_end, train
 from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, Qwen3Config
 
-from burnish.run.events import Exported, Verified
+from burnish.run.events import Exported, Step, Verified
 from burnish.train import export, keeper
 from burnish.train.adapter import Adapter
+from burnish.train.card import without_paths
 
 PROBE = torch.arange(40)[None]
 QUICK = {"kind": "adamw", "learning_rate": 1e-2}
@@ -120,3 +123,53 @@ def test_only_the_last_save_is_held_against_the_trainer(make_run) -> None:
     assert train(run) == 0
     assert [event.step for event in events_of(run, Exported)] == [2, 4]
     assert [event.step for event in events_of(run, Verified)] == [4]
+
+
+CONFIG = """# by hand, see /home/ada/notes.txt
+[model]
+name = "/srv/models/base"
+
+[data]
+name = "/volume/datasets/train.jsonl"   # not '~/data/train.jsonl'
+
+[wandb]
+api_key = "0123456789abcdef"
+"""
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 4}])
+def test_a_card_says_what_the_model_was_made_of(make_run, make_base, lora: dict | None) -> None:
+    base = make_base()
+    (base / "README.md").write_text("---\nlicense: apache-2.0\ntags: [base]\n---\nA base.\n")
+    run = make_run(model=base, steps=3, lora=lora, export={"merged": lora is not None}, checkpoints={"every_steps": 2})
+    run.config.parent.mkdir()
+    run.config.write_text(CONFIG)
+    assert train(run) == 0, the_end(run)
+    saved = run.checkpoint(3)
+    cards = [(folder / "README.md").read_text() for folder in (saved.model, saved.merged) if folder.is_dir()]
+    fronts = [yaml.safe_load(card.split("---")[1]) for card in cards]
+    assert [front["library_name"] for front in fronts] == (["peft", "transformers"] if lora else ["transformers"])
+    data = (run.root.parents[1] / "train.jsonl").read_bytes()
+    last, *_ = reversed(events_of(run, Step))
+    for card, front in zip(cards, fronts, strict=True):
+        assert (front["base_model"], front["license"]) == ("burnish/tiny", "apache-2.0")
+        assert hashlib.sha256(data).hexdigest() in card and last.stream in card
+        assert f"Loss of the last step: {last.values['loss/mean']:.4f}" in card
+        assert f"- Steps: 3 of 3, {2} rows each" in card and "learning_rate 0.001" in card
+        assert 'name = "base"' in card and 'api_key = "***"' in card and "/volume/datasets/train.jsonl" in card
+        for private in ('0123456789abcdef"', "/home", "/srv", "~", str(base), str(run.root)):
+            assert private not in card
+    assert "Steps: 2 of 3" in (run.checkpoint(2).model / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("a = '/data/my rows/x.jsonl'", "a = 'x.jsonl'"),
+        ("see /opt/a/b.toml, and https://host/a/b", "see b.toml, and https://host/a/b"),
+        ("datasets/x/y", "datasets/x/y"),
+        ("lr = 1e-4 / 2", "lr = 1e-4 / 2"),
+    ],
+)
+def test_paths_of_a_machine_are_shown_by_their_last_part(written: str, shown: str) -> None:
+    assert without_paths(written) == shown

@@ -11,6 +11,7 @@ from typing import Literal
 from burnish.literals import format_size
 from burnish.run.directory import CheckpointDirectory
 from burnish.run.events import Checkpointed, CheckpointRemoved, Exported, read_events
+from burnish.train.card import CardWriter
 from burnish.train.checkpoint import Progress, save_trainer, trainer_bytes
 from burnish.train.export import export_bytes, export_model
 from burnish.train.job import Job
@@ -47,6 +48,7 @@ class Keeper:
         self._decoder = decoder
         self._optimizer = optimizer
         self._wish = job.order.spec.checkpoints
+        self._card = CardWriter.open(job)
         self._room = Room(job.run, volume_bytes_free=job.order.volume_bytes_free)
         own = job.start is not None and job.start.root.parent == job.run.checkpoints
         self._saved_step = job.start.step if own and job.start else 0
@@ -144,19 +146,22 @@ class Keeper:
         with shelving(self._job.run, progress.step, figures=figures, say=self._job.say) as folder:
             if self._wish is not None:
                 save_trainer(folder.trainer, state, progress)
-            self._export(folder, state)
+            self._export(folder, state, progress.step)
         seconds = time.perf_counter() - started
         retired = retire(self._job.run, self._wish)
         return Written(progress.step, seconds, seconds if blocked_seconds is None else blocked_seconds, retired)
 
-    def _export(self, folder: CheckpointDirectory, state: Snapshot) -> None:
+    def _export(self, folder: CheckpointDirectory, state: Snapshot, step: int) -> None:
         base, adapter = self._job.order.model_directory, self._decoder.adapter
         if adapter is None:
             export_model(folder.model, self._decoder, state, base=base)
+            self._card.write(folder.model, form="full", step=step)
             return
         adapter.export(folder.model, state, base=base, base_name=self._job.base_name)
+        self._card.write(folder.model, form="adapter", step=step)
         if self._job.order.spec.export.merged:
             adapter.export_merged(folder.merged, base=base)
+            self._card.write(folder.merged, form="merged", step=step)
 
     def _export_bytes(self) -> int:
         base, adapter = self._job.order.model_directory, self._decoder.adapter

@@ -12,18 +12,22 @@ import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 # A converter reads local files; it must neither ask a hub nor draw bars.
 os.environ |= {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 import gguf
+import numpy as np
 import torch
 from gguf import GGMLQuantizationType, GGUFReader
 from tokenizers import Tokenizer, pre_tokenizers
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from burnish.errors import BurnishError, ModelError
+from burnish.models.gguf_family import FAMILIES
+from burnish.train.write_gguf import LLAMA3_ROPE, ROPE_FACTORS, rope_factors
 
 _STRAY_SETTINGS = ("quantization_config", "dtype", "_model_name_or_path")
 _SPECIAL_TOKENS = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
@@ -79,6 +83,8 @@ class _Header:
     """`bos`, `eos`, `unk`, `pad`: token ids, of those that the file names."""
     tokens: dict[str, str]
     """The same as text."""
+    settings: dict[str, Any]
+    """Of the config, where transformers (5.24) does not ask the file: Qwen3's size of heads, stretched positions."""
 
 
 def _write_folder(source: Path, folder: Path) -> None:
@@ -86,7 +92,11 @@ def _write_folder(source: Path, folder: Path) -> None:
     # transformers parses the whole file three times more, each as long as all the rest takes together.
     gguf.GGUFReader = _read_once  # type: ignore[misc, assignment]
     try:
-        model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
+        config = AutoConfig.from_pretrained(source.parent, gguf_file=source.name)
+        config.update(header.settings)
+        model = AutoModelForCausalLM.from_pretrained(
+            source.parent, gguf_file=source.name, config=config, dtype=torch.float32
+        )
         tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     except Exception as error:  # transformers raises whatever its readers raise
         raise ModelError(f"{source.name} is not a GGUF file of a known architecture ({_first_line(error)}).") from error
@@ -117,10 +127,40 @@ def _read_header(source: Path) -> _Header:
                 special[name] = int(field.contents())
         vocabulary = reader.get_field("tokenizer.ggml.tokens")
         tokens = {name: str(vocabulary.contents(number)) for name, number in special.items()} if vocabulary else {}
+        settings = _settings(reader)
     except Exception as error:  # GGUFReader fails in numpy, struct or its own way, as the bytes have it
         raise ModelError(f"{source.name} is not a whole GGUF file ({_first_line(error)}).") from error
     dtype = torch.float32 if matrices & _UNROUNDED else torch.bfloat16
-    return _Header(dtype, str(splitting.contents()) if splitting else "", special, tokens)
+    return _Header(dtype, str(splitting.contents()) if splitting else "", special, tokens, settings)
+
+
+def _settings(reader: GGUFReader) -> dict[str, Any]:
+    def said(key: str) -> Any:
+        field = reader.get_field(key)
+        return field.contents() if field else None
+
+    family = said("general.architecture")
+    settings: dict[str, Any] = {}
+    if family in FAMILIES and (size := said(f"{family}.attention.key_length")):
+        settings["head_dim"] = int(size)
+    theta = float(said(f"{family}.rope.freq_base") or 10_000.0)
+    scaling = f"{family}.rope.scaling"
+    if (kind := said(f"{scaling}.type")) in ("linear", "yarn"):
+        rope = {"rope_type": kind, "rope_theta": theta, "factor": float(said(f"{scaling}.factor"))}
+        before = said(f"{scaling}.original_context_length")
+        settings["rope_parameters"] = rope | ({"original_max_position_embeddings": int(before)} if before else {})
+    for tensor in reader.tensors:
+        if tensor.name == ROPE_FACTORS:
+            settings["rope_parameters"] = _llama3_rope(tensor.data, theta)
+    return settings
+
+
+def _llama3_rope(factors: np.ndarray, theta: float) -> dict[str, Any]:
+    """The file holds what comes out; all Llamas of 3.1 and later differ in the factor alone."""
+    rope = LLAMA3_ROPE | {"rope_theta": theta, "factor": float(factors.max())}
+    if not np.allclose(rope_factors(rope, 2 * len(factors)), factors, rtol=1e-4):
+        raise ValueError("it stretches rotary positions otherwise than Llama 3 does")
+    return rope
 
 
 def _clean(model: nn.Module, header: _Header) -> PreTrainedModel:

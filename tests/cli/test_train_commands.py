@@ -107,6 +107,17 @@ def test_the_trained_model_is_exported_and_talked_to_by_run_id_or_folder(at, run
     assert at.run("chat", "nobody/nothing", *chat, code=1).stderr.startswith("Error: nobody/nothing is not")
 
 
+def test_a_trained_model_is_written_as_gguf_and_added_again(at, run_id):
+    said = at.run("models", "export", run_id, "model.gguf", "--gguf", "q8_0").stdout
+    assert f"Exported ft:burnish/tiny:{run_id}" in said
+    at.run("models", "add", "./model.gguf", "--name", "mine/gguf")
+    assert ModelView(**at.json("models", "show", "mine/gguf")).architecture == "Qwen3ForCausalLM"
+    again = at.run("models", "export", run_id, "model.gguf", "--gguf", "f16", code=1)
+    assert again.stderr == "Error: model.gguf is there already.\nHint: Name a file that is not there.\n"
+    unsaid = at.run("models", "export", run_id, "other.gguf", code=1)
+    assert "add --gguf f16" in unsaid.stderr and not (at.folder / "other.gguf").exists()
+
+
 def test_a_model_is_added_and_removed_under_a_name_of_ones_own(at, run_id):
     at.run("models", "export", "burnish/tiny", "folder")
     assert ModelView(**at.json("models", "add", "./folder", "--name", "mine/copy")).kind == "base"

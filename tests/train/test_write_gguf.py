@@ -7,7 +7,8 @@ from pathlib import Path
 import gguf
 import pytest
 import torch
-from test_export import SHAPE
+from test_export import QUICK, SHAPE
+from test_trainer_process import events_of, the_end, train
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     AutoConfig,
@@ -23,6 +24,7 @@ from transformers import (
 
 from burnish.errors import ModelError
 from burnish.models.tiny import CHAT_TEMPLATE
+from burnish.run.events import Exported, Verified
 from burnish.train.convert import convert_gguf
 from burnish.train.write_gguf import LLAMA3_ROPE, TOLERANCES, check_gguf, main, write_gguf
 
@@ -174,3 +176,30 @@ def test_added_tokens_and_spare_rows_keep_their_places(make_folder, tmp_path: Pa
     assert len(tokens) == len(types) == 300 and len(set(tokens)) == 300
     assert [tokens[256], types[256], types[0], types[299]] == ["<|im_start|>", 3, 1, 5]
     assert json.loads((folder / "config.json").read_text())["vocab_size"] == 300
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 4}])
+def test_a_run_leaves_a_gguf_file_beside_its_model(make_run, lora: dict | None) -> None:
+    export = {"merged": lora is not None, "gguf": "q8_0"}
+    run = make_run(steps=3, lora=lora, export=export, optimizer=QUICK)
+    assert train(run) == 0, the_end(run)
+    saved = run.checkpoint(3)
+    assert check_gguf(saved.gguf, saved.merged if lora else saved.model, "q8_0") < TOLERANCES["q8_0"]
+    (told,) = [event for event in events_of(run, Exported) if event.form == "gguf"]
+    assert told.path.endswith("/step_3/model.gguf") and told.size_bytes == saved.gguf.stat().st_size
+    assert "gguf" in [event.artefact for event in events_of(run, Verified)]
+
+
+def test_a_gguf_file_that_is_not_the_model_fails_the_run(make_run, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = write_gguf
+
+    def write_worse(folder: Path, file: Path, kind) -> None:
+        whole(folder, file, kind)
+        damaged = gguf.GGUFReader(file, "r+")
+        damaged.tensors[5].data[:] = 0
+        damaged.data.flush()
+
+    monkeypatch.setattr("burnish.train.write_gguf.write_gguf", write_worse)
+    run = make_run(steps=2, export={"gguf": "f16"})
+    assert train(run) == 1
+    assert "model.gguf does not hold the model" in the_end(run).message and run.checkpoint(2).is_whole

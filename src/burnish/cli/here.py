@@ -162,7 +162,7 @@ def _passing_signals_to(trainer: subprocess.Popen[bytes]) -> Iterator[None]:
 def _ending(directory: RunDirectory, root: Path) -> HereView:
     events, _ = read_events(directory.diary)
     finished = next((event for event in reversed(events) if isinstance(event, Finished)), None)
-    exported = next((event for event in reversed(events) if isinstance(event, Exported)), None)
+    exported = next((event for event in reversed(events) if isinstance(event, Exported) and event.form != "gguf"), None)
     return HereView(
         run_id=directory.run_id,
         outcome=finished.outcome if finished else "failed",

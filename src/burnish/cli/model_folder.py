@@ -60,6 +60,21 @@ def find_model(client: Client, name: str) -> ModelView:
     return _export_of(client, name) if is_run_id(name) else client.models.get(name)
 
 
+def find_whole_model(client: Client, name: str) -> ModelView:
+    """As `find_model`, but never an adapter: of a run that left both, its merged model."""
+    if is_run_id(name):
+        whole = [model for model in client.models.list() if model.run_id == name and model.kind != "adapter"]
+        model = max(whole, key=lambda model: model.step or 0, default=None) or find_model(client, name)
+    else:
+        model = find_model(client, name)
+    if model.kind == "adapter":
+        raise ModelError(
+            f"{model.id} is an adapter, and a GGUF file holds a whole model.",
+            hint="Train it with [export] merged = true, which leaves one.",
+        )
+    return model
+
+
 def model_folder(client: Client, name: str) -> Path:
     """The folder of a model of the server's, where that is this machine."""
     model = find_model(client, name)

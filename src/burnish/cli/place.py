@@ -17,6 +17,7 @@ from burnish.literals import check_volume_name
 from burnish.models.adapter_folder import is_adapter, refuse_to_start_from
 from burnish.models.cache import ModelCache
 from burnish.models.folder import inspect_folder
+from burnish.models.gguf_family import refuse_unwritable
 from burnish.run.targets import count_adapter_parameters
 from burnish.spec.train import Data, SourceData, TrainSpec
 
@@ -44,6 +45,8 @@ def find_setting(home: Home, spec: TrainSpec, place: Place) -> Setting:
     """`ModelError` where the model is not on this machine."""
     slots = LocalExecutor(home.attempts).capacity()
     model = inspect_folder(_model_directory(home, spec.model))
+    if spec.export.gguf:
+        refuse_unwritable(model.directory)
     return Setting(
         model_directory=model.directory,
         data_path=_path_of(spec.data, place),

@@ -109,6 +109,8 @@ class _Intake:
                 self.session.execute(
                     delete(CheckpointRow).where(CheckpointRow.run_id == self.run.id, CheckpointRow.step == event.step)
                 )
+            case Exported(form="gguf"):
+                pass  # the same model once more, for other programs
             case Exported() if self._is_ours(event.path):
                 self._export(event)
             case Verified():

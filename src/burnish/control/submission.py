@@ -19,6 +19,7 @@ from burnish.dialects import read_config
 from burnish.dialects.reading import Reading
 from burnish.errors import ConfigError, VolumeError
 from burnish.models.folder import inspect_folder
+from burnish.models.gguf_family import refuse_unwritable
 from burnish.run.plan import Layout, plan_layout
 from burnish.run.report import CheckReport
 from burnish.run.targets import count_adapter_parameters
@@ -82,6 +83,8 @@ def find_setting(house: House, spec: TrainSpec, volume: str | None) -> Setting:
     """What this server would train with."""
     refuse_adapter(spec.model)
     model = get_model(house, spec.model)
+    if spec.export.gguf:
+        refuse_unwritable(Path(model.directory))
     root = None if volume is None else volume_root(house, volume)
     slots = house.executor.capacity()
     return Setting(

@@ -196,6 +196,9 @@ def _check_lora(config: PrimeConfig) -> Iterator[Fault]:
             message = "export.merged = true has nothing to merge: without [model.lora] every weight is trained."
             yield Fault("invalid", "export.merged", message, "Leave it out: the exported model is whole.")
         return
+    if config.export.gguf and not config.export.merged:
+        message = f'export.gguf = "{config.export.gguf}" wants a whole model, and [model.lora] trains an adapter.'
+        yield Fault("invalid", "export.gguf", message, "Set export.merged = true as well.")
     if lora.alpha == 0:
         message = "model.lora.alpha = 0 would scale every adapter to nothing."
         yield Fault("invalid", "model.lora.alpha", message, "Set it to twice the rank, say.")
@@ -288,7 +291,7 @@ def _translate(config: PrimeConfig, name: str | None) -> spec.TrainSpec:
         epochs=_epochs(config),
         renderer=_renderer(config),
         lora=_lora(config),
-        export=spec.Export(merged=config.export.merged),
+        export=spec.Export(merged=config.export.merged, gguf=config.export.gguf),
         optimizer=_optimizer(config),
         schedule=_schedule(config),
         clip_norm=config.optim.max_norm,

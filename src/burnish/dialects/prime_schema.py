@@ -223,6 +223,11 @@ class Export(Section):
         Origin.BURNISH,
         Obeyed("with [model.lora]: at each save also `step_N/merged`, the model with the adapter added in"),
     ] = False
+    gguf: Annotated[
+        Literal["f16", "q8_0"] | None,
+        Origin.BURNISH,
+        Obeyed("at each save also `step_N/model.gguf`, the whole model; of the llama, qwen2 and qwen3 families"),
+    ] = None
 
 
 class Checkpoints(Section):

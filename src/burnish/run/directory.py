@@ -90,6 +90,11 @@ class CheckpointDirectory:
         return self.root / "merged"
 
     @property
+    def gguf(self) -> Path:
+        """The whole model as one file, where that was asked for."""
+        return self.root / "model.gguf"
+
+    @property
     def marker(self) -> Path:
         """Written last, with the size of every file. A folder without it is not a checkpoint."""
         return self.root / "COMPLETE.json"

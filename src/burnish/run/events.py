@@ -152,10 +152,10 @@ class CheckpointRemoved(Event):
 
 
 class Exported(Event):
-    """A Hugging Face folder that stock transformers loads; an adapter's, stock peft with its base."""
+    """A Hugging Face folder that stock transformers loads; an adapter's, stock peft with its base. Or a GGUF file."""
 
     kind: Literal["exported"] = "exported"
-    form: Literal["full", "adapter", "merged"] = "full"
+    form: Literal["full", "adapter", "merged", "gguf"] = "full"
     step: int
     path: str
     size_bytes: int

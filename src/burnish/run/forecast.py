@@ -4,6 +4,7 @@ Error bar: sizes follow from the weights' shapes, so they are right to a per cen
 """
 
 import math
+from typing import Literal
 
 from burnish.spec.train import AdamW, Checkpoints, Optimizer, TrainSpec
 
@@ -30,6 +31,7 @@ def forecast_storage_bytes(spec: TrainSpec, *, parameters: int, model_bytes: int
     if spec.lora is not None:
         whole = model_bytes if spec.export.merged else 0
         learning, export = adapter_parameters, adapter_parameters * _WEIGHT_BYTES + _COMPANIONS_BYTES + whole
+    export += gguf_bytes(spec.export.gguf, parameters)
     if spec.checkpoints is None:
         return export + _SMALL_FILES_BYTES
     each = learning * trainer_bytes_per_parameter(spec.optimizer) + export + _SMALL_FILES_BYTES
@@ -46,6 +48,13 @@ def _most_held(wish: Checkpoints, steps: int | None) -> int:
     for_good = steps // math.lcm(wish.every_steps, wish.keep_interval) if wish.keep_interval and steps else 0
     held = max(1, wish.keep_last or 0) + (wish.keep_best or 0) + for_good + 1
     return held if saves is None else min(saves, held)
+
+
+def gguf_bytes(kind: Literal["f16", "q8_0"] | None, parameters: int) -> int:
+    """Of a model's GGUF file: 16 bits a weight, or 8 and a scale for each 32."""
+    if kind is None:
+        return 0
+    return (2 * parameters if kind == "f16" else math.ceil(parameters * 34 / 32)) + _COMPANIONS_BYTES
 
 
 def trainer_bytes_per_parameter(optimizer: Optimizer) -> int:

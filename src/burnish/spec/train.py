@@ -234,6 +234,8 @@ class Export(Frozen):
 
     merged: bool = False
     """Beside an adapter, a whole model with the adapter added in."""
+    gguf: Literal["f16", "q8_0"] | None = None
+    """The whole model as one GGUF file too."""
 
 
 class Checkpoints(Frozen):

@@ -11,6 +11,7 @@ from typing import Literal
 from burnish.literals import format_size
 from burnish.run.directory import CheckpointDirectory
 from burnish.run.events import Checkpointed, CheckpointRemoved, Exported, read_events
+from burnish.run.forecast import gguf_bytes
 from burnish.train.card import CardWriter
 from burnish.train.checkpoint import Progress, save_trainer, trainer_bytes
 from burnish.train.export import export_bytes, export_model
@@ -156,18 +157,30 @@ class Keeper:
         if adapter is None:
             export_model(folder.model, self._decoder, state, base=base)
             self._card.write(folder.model, form="full", step=step)
+            self._export_gguf(folder.model, folder.gguf)
             return
         adapter.export(folder.model, state, base=base, base_name=self._job.base_name)
         self._card.write(folder.model, form="adapter", step=step)
         if self._job.order.spec.export.merged:
             adapter.export_merged(folder.merged, base=base)
             self._card.write(folder.merged, form="merged", step=step)
+            self._export_gguf(folder.merged, folder.gguf)
+
+    def _export_gguf(self, whole: Path, file: Path) -> None:
+        if kind := self._job.order.spec.export.gguf:
+            # Most runs want none, and gguf takes a while to import.
+            from burnish.train.write_gguf import write_gguf
+
+            write_gguf(whole, file, kind)
 
     def _export_bytes(self) -> int:
         base, adapter = self._job.order.model_directory, self._decoder.adapter
+        wish = self._job.order.spec.export
+        parameters = adapter.told.parameters if adapter else sum(each.numel() for each in self._decoder.parameters())
+        gguf = gguf_bytes(wish.gguf, parameters)
         if adapter is None:
-            return export_bytes(self._decoder, base=base)
-        return adapter.export_bytes(base=base, merged=self._job.order.spec.export.merged)
+            return gguf + export_bytes(self._decoder, base=base)
+        return gguf + adapter.export_bytes(base=base, merged=wish.merged)
 
     def announce_found(self) -> None:
         """Tell the diary of a checkpoint that an attempt saved but did not live to tell of."""
@@ -198,6 +211,8 @@ class Keeper:
             )
         if checkpoint.merged.is_dir():
             self._tell_export(checkpoint, checkpoint.merged, "merged")
+        if checkpoint.gguf.is_file():
+            self._tell_export(checkpoint, checkpoint.gguf, "gguf")
         self._tell_export(checkpoint, checkpoint.model, "adapter" if self._decoder.adapter else "full")
         what = "Checkpoint" if checkpoint.trainer.is_dir() else "Model"
         place = run.relative(checkpoint.root)
@@ -205,7 +220,8 @@ class Keeper:
         self._job.say("INFO", f"{what} of step {step}: {place}, {format_size(size)} in {took}")
 
     def _tell_export(
-        self, checkpoint: CheckpointDirectory, folder: Path, form: Literal["full", "adapter", "merged"]
+        self, checkpoint: CheckpointDirectory, place: Path, form: Literal["full", "adapter", "merged", "gguf"]
     ) -> None:
-        path = self._job.run.relative(folder)
-        self._job.diary.append(Exported(step=checkpoint.step, form=form, path=path, size_bytes=folder_bytes(folder)))
+        path = self._job.run.relative(place)
+        size = place.stat().st_size if place.is_file() else folder_bytes(place)
+        self._job.diary.append(Exported(step=checkpoint.step, form=form, path=path, size_bytes=size))

@@ -61,6 +61,8 @@ def verify_exports(job: Job, world: World, decoder: Decoder, optimizer: Optimize
         trial = trial.in_float32()
     trainers_TV = trial.trainer_logits(decoder)
     _let_go(decoder)
+    if checkpoint.gguf.is_file():
+        trial.read_gguf()
     if wish is None:
         trial.judge("full", trial.logits(checkpoint.model), trainers_TV)
         return
@@ -136,6 +138,20 @@ class _Trial:
                 hint="The checkpoint is kept, but do not use that model before you know why.",
             )
         self.job.say("INFO", f"{_LOADERS[artefact]}; its logits differ from the trainer's by {apart}")
+
+    def read_gguf(self) -> None:
+        """`ModelError` if the file does not hold the weights of the folder that it was made of."""
+        from burnish.train.write_gguf import TOLERANCES, check_gguf
+
+        kind = self.job.order.spec.export.gguf
+        assert kind is not None
+        whole = self.checkpoint.merged if self.checkpoint.merged.is_dir() else self.checkpoint.model
+        apart, tolerance = check_gguf(self.checkpoint.gguf, whole, kind), TOLERANCES[kind]
+        step = self.checkpoint.step
+        self.job.diary.append(Verified(step=step, artefact="gguf", largest_difference=apart, tolerance=tolerance))
+        self.job.say(
+            "INFO", f"The GGUF file reads back; its weights differ by {apart:.1e}, where {tolerance:.1e} is allowed"
+        )
 
     def pass_over(self, artefact: Artefact, need: str) -> None:
         note = f"Not compared with the trainer's logits: that takes {need}."

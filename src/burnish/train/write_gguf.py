@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from burnish.errors import BurnishError, ModelError
 from burnish.models.folder import ModelFolder, inspect_folder
-from burnish.models.gguf_family import family_of
+from burnish.models.gguf_family import family_of, rope_of, splitting_of
 
 GgufType = Literal["f16", "q8_0"]
 
@@ -27,14 +27,6 @@ _TYPES = {"f16": GGMLQuantizationType.F16, "q8_0": GGMLQuantizationType.Q8_0}
 _FILE_TYPES = {"f16": LlamaFileType.MOSTLY_F16, "q8_0": LlamaFileType.MOSTLY_Q8_0}
 TOLERANCES = {"f16": 2**-11, "q8_0": 1 / 254 + 2**-11 + 1e-6}
 """Of a weight, as a share of its tensor's largest: half of the last place that is kept; of q8_0 of its scale too."""
-_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_SPLITS = {
-    _WORDS.replace("DIGITS", r"\p{N}"): "qwen2",
-    _WORDS.replace("DIGITS", r"\p{N}{1,3}"): "llama-bpe",
-}
-"""llama.cpp's names for the ways that tokenizers split text, by their patterns."""
 
 
 def main(arguments: list[str]) -> int:
@@ -113,10 +105,7 @@ class _Source:
 
     @cached_property
     def rope(self) -> dict[str, Any]:
-        """Newer configs have one table, older ones `rope_theta` and `rope_scaling` apart."""
-        table = self.config.get("rope_parameters") or self.config.get("rope_scaling") or {}
-        theta = table.get("rope_theta") or self.config.get("rope_theta") or 10_000.0
-        return table | {"rope_theta": theta, "rope_type": table.get("rope_type") or table.get("type") or "default"}
+        return rope_of(self.config)
 
     @cached_property
     def tensors(self) -> list[tuple[str, str]]:
@@ -205,8 +194,6 @@ def _describe_rope(writer: GGUFWriter, rope: dict[str, Any]) -> None:
     kinds = {"linear": RopeScalingType.LINEAR, "yarn": RopeScalingType.YARN}
     if rope["rope_type"] in ("default", "llama3"):  # llama3's is a tensor
         return
-    if rope["rope_type"] not in kinds:
-        raise ModelError(f"Rotary positions of type {rope['rope_type']} cannot be told in a GGUF file.")
     writer.add_rope_scaling_type(kinds[rope["rope_type"]])
     writer.add_rope_scaling_factor(float(rope["factor"]))
     if before := rope.get("original_max_position_embeddings"):
@@ -249,7 +236,7 @@ def _describe_tokenizer(writer: GGUFWriter, source: _Source) -> None:
     folder = source.model.directory
     whole = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     settings = _read_json(folder / "tokenizer_config.json")
-    splitting = _splitting(whole)
+    splitting = splitting_of(whole)
     tokens, types = _tokens(whole, source.model.facts.vocabulary)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(splitting)
@@ -266,25 +253,6 @@ def _describe_tokenizer(writer: GGUFWriter, source: _Source) -> None:
     writer.add_add_bos_token("bos" in ids and first == [ids["bos"]])
     if template := _chat_template(folder, settings):
         writer.add_chat_template(template)
-
-
-def _splitting(tokenizer: dict[str, Any]) -> str:
-    """llama.cpp's name for how text is split before merges; `ModelError` if it has none."""
-    before = tokenizer.get("pre_tokenizer") or {}
-    steps = before.get("pretokenizers", [before])
-    kinds = [each.get("type") for each in steps]
-    if tokenizer["model"].get("type") != "BPE" or "ByteLevel" not in kinds:
-        raise ModelError("Only models with a byte-level BPE tokenizer can be written as GGUF, and this has another.")
-    if not tokenizer["model"]["merges"]:
-        return "gpt-2"  # where nothing is merged, it does not matter
-    if kinds == ["Split", "ByteLevel"] and (name := _SPLITS.get(steps[0].get("pattern", {}).get("Regex"))):
-        return name
-    if steps[-1].get("use_regex", True):
-        if kinds == ["Digits", "ByteLevel"] and steps[0].get("individual_digits"):
-            return "smollm"
-        if kinds == ["ByteLevel"]:
-            return "gpt-2"
-    raise ModelError("This tokenizer splits text in a way that GGUF has no name for.")
 
 
 def _tokens(tokenizer: dict[str, Any], vocabulary: int) -> tuple[list[str], list[int]]:

@@ -306,6 +306,13 @@ def test_variables_reach_the_trainer_and_never_a_message(asking: Asking) -> None
         assert "31337" not in whole
 
 
+def test_a_gguf_file_wants_a_whole_model(asking: Asking) -> None:
+    assert read_config(asking({"export.gguf": "q8_0"})).spec.export.gguf == "q8_0"
+    lora = {"model.lora.rank": 4, "export.gguf": "f16"}
+    assert read_config(asking(lora | {"export.merged": True})).spec.export.gguf == "f16"
+    assert "wants a whole model" in refusal(asking(lora)).message
+
+
 # -- absences and older keys ------------------------------------------------
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from burnish.run.forecast import forecast_storage_bytes
 from burnish.run.plan import describe_slots
-from burnish.spec.train import Checkpoints, FakeData, TrainSpec
+from burnish.spec.train import Checkpoints, Export, FakeData, TrainSpec
 
 SMALL = 1 << 20
 
@@ -31,6 +31,14 @@ def test_the_forecast_counts_every_save_that_is_there_at_once(spec: TrainSpec, s
 
 def test_a_run_without_checkpoints_still_needs_room_for_its_model() -> None:
     assert forecast_storage_bytes(_spec(steps=10), parameters=1000, model_bytes=4000) == 4000 + SMALL
+
+
+def test_a_gguf_file_is_counted_with_each_export() -> None:
+    plain, f16, q8_0 = (
+        forecast_storage_bytes(_spec(steps=1, export=Export(gguf=kind)), parameters=3200, model_bytes=4000)
+        for kind in (None, "f16", "q8_0")
+    )
+    assert f16 - plain == 6400 + (16 << 20) and q8_0 - plain == 3400 + (16 << 20)
 
 
 def test_slots_are_counted_in_words() -> None:

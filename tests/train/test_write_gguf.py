@@ -16,7 +16,6 @@ from transformers import (
     AutoTokenizer,
     GemmaConfig,
     LlamaConfig,
-    PretrainedConfig,
     PreTrainedModel,
     Qwen2Config,
     Qwen3Config,
@@ -34,7 +33,7 @@ LLAMA3 = LLAMA3_ROPE | {"rope_theta": 500_000.0, "factor": 32.0}
 
 @pytest.fixture
 def make_folder(tiny: Path, tmp_path: Path):
-    def make(kind: type[PretrainedConfig], *, dtype: torch.dtype = torch.float32, **settings) -> Path:
+    def make(kind: type, *, dtype: torch.dtype = torch.float32, **settings) -> Path:
         folder = shutil.copytree(tiny, tmp_path / "folder")
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(kind(**SHAPE | settings))

@@ -53,7 +53,7 @@ def train_here(text: str, *, volume: str | None, name: str | None, json: bool) -
     place = find_place(home, volume or reading.volume)
     directory = RunDirectory.on_volume(place.root, new_run_id())
     with WorkBar(silent=json) as bar:
-        order = _make_order(home, reading, place, directory.run_id, on_progress=bar.move)
+        order = make_order(home, reading, place, directory.run_id, on_progress=bar.move)
     _write_down(order, directory, text)
     if not json:
         _tell(order, reading, name)
@@ -79,7 +79,7 @@ def check_here(
     )
 
 
-def _make_order(home: Home, reading: Reading, place: Place, run_id: str, *, on_progress: OnProgress) -> RunOrder:
+def make_order(home: Home, reading: Reading, place: Place, run_id: str, *, on_progress: OnProgress) -> RunOrder:
     """Everything the trainer is told, or the refusal that a submission would have met."""
     spec = reading.spec
     setting = find_setting(home, spec, place)

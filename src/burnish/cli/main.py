@@ -16,6 +16,7 @@ from burnish.literals import printable
 COMMANDS = {
     "train": ("burnish.cli.train", "Train a model: `burnish train CONFIG`; list, watch, stop and delete runs"),
     "check": ("burnish.cli.check", "Say what a config will train on: every token, the steps, what is odd"),
+    "verify-resume": ("burnish.cli.verify", "Prove on your own config that a run that is cut off loses nothing"),
     "chat": ("burnish.cli.chat", "Talk to a model"),
     "models": ("burnish.cli.models", "Models to train and to chat with: list, add, show, remove, export"),
     "volumes": ("burnish.cli.volumes", "Storage for data and runs: create, put, get, ls, resize, delete"),

@@ -4,6 +4,7 @@
 """
 
 import base64
+import fcntl
 import json
 import shutil
 import subprocess
@@ -54,13 +55,16 @@ def fetch_smollm2(cache: Path = CACHE) -> Path:
 
 
 def _made(folder: Path, fill: Callable[[Path], None]) -> Path:
-    if folder.is_dir():
-        return folder
-    part = folder.with_suffix(".part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    fill(part)
-    part.rename(folder)
+    """The folder, filled by whoever comes first; test processes that come meanwhile wait for it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            part = folder.with_suffix(".part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            fill(part)
+            part.rename(folder)
     return folder
 
 

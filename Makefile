@@ -32,7 +32,7 @@ test: checks
 
 # Every token of every real tokenizer, a million rows: minutes, and nothing that `make test` does not try in small.
 thorough: setup
-	$(BIN)/pytest -m thorough
+	BURNISH_EXPLORE=1 $(BIN)/pytest -m thorough
 
 lock:
 	$(PYTHON) -m venv .cache/lock

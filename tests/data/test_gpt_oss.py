@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from judges import (
     ANSWER,
@@ -134,7 +134,21 @@ SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.recursive(
 )
 
 
+DESCRIBED_TWICE = {
+    "type": "object",
+    "properties": {
+        "same": {"description": "a", "oneOf": [{"type": "string", "description": "a"}, {"description": "a"}]},
+        "other": {
+            "description": "a",
+            "oneOf": [{"description": "b", "default": 1}, {"type": "number", "description": "c"}],
+        },
+    },
+}
+"""Of a property and its variants, harmony says most descriptions once."""
+
+
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@example(schema=DESCRIBED_TWICE, description="")
 @given(schema=SCHEMAS, description=st.sampled_from(["", "one", "one\n\ntwo\n", " x\r\ny"]))
 def test_schemas_become_the_types_that_harmony_writes(folder, schema, description):
     from openai_harmony import Conversation as Harmony

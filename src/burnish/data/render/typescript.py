@@ -72,22 +72,29 @@ def _property(name: str, schema: dict[str, Any], indent: str) -> Iterator[str]:
         yield f"{indent}// Examples:"
         yield from (f'{indent}// - "{each}"' for each in examples if isinstance(each, str))
     if isinstance(one_of, list):
-        yield from described
+        said = schema.get("description")
+        if said != (one_of[0].get("description") if one_of and isinstance(one_of[0], dict) else None):
+            yield from described
         if default:
             yield f"{indent}// {default}"
-        yield from (f"{indent}{name}:", *_variants(one_of, indent, bare=True), f"{indent},")
+        yield from (f"{indent}{name}:", *_variants(one_of, indent, bare=True, said=said), f"{indent},")
         return
     yield f"{indent}{name}: {_nullable(schema, indent + _DEEPER)},{f' // {default}' if default else ''}"
 
 
-def _variants(schemas: list[Any], indent: str, *, bare: bool) -> Iterator[str]:
-    """Of a property, the default of an enumeration stands without quotes."""
-    for schema in schemas:
-        said = schema if isinstance(schema, dict) else {}
-        comments = [said["description"]] if isinstance(said.get("description"), str) else []
-        comments += [_default(said, bare=bare)] if "default" in said else []
+def _variants(schemas: list[Any], indent: str, *, bare: bool, said: Any = None) -> Iterator[str]:
+    """Of a property, the default of an enumeration stands without quotes.
+
+    `said` is what describes the property: no variant says it again, and the first then says nothing of its own.
+    """
+    for place, schema in enumerate(schemas):
+        variant = schema if isinstance(schema, dict) else {}
+        described = variant.get("description")
+        told = isinstance(said, str) and (place == 0 or described == said)
+        comments = [described] if isinstance(described, str) and not told else []
+        comments += [_default(variant, bare=bare)] if "default" in variant else []
         behind = f" // {' '.join(comments)}" if comments else ""
-        yield f"{indent} | {_nullable(said, indent + _VARIANT)}{behind}"
+        yield f"{indent} | {_nullable(variant, indent + _VARIANT)}{behind}"
 
 
 def _nullable(schema: dict[str, Any], indent: str) -> str:

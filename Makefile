@@ -30,9 +30,9 @@ floors: setup
 test: checks
 	$(BIN)/pytest -n 2 --dist loadfile
 
-# Every token of every real tokenizer, a million rows: minutes, and nothing that `make test` does not try in small.
+# Everything, with new random examples; and every token of every real tokenizer, and a million rows. Takes long.
 thorough: setup
-	BURNISH_EXPLORE=1 $(BIN)/pytest -m thorough
+	BURNISH_EXPLORE=1 $(BIN)/pytest -n 2 --dist loadfile -m ""
 
 lock:
 	$(PYTHON) -m venv .cache/lock
